@@ -1,0 +1,79 @@
+//! Buffers that direct I/O accepts.
+#![allow(unsafe_code)]
+
+use bytes::Bytes;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Alignment of the memory, and the granularity of every device transfer.
+pub const ALIGNMENT: usize = 4096;
+
+/// A zero-initialised byte buffer whose address and length are multiples of
+/// [`ALIGNMENT`], as `O_DIRECT` demands.
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// `len` bytes rounded up to [`ALIGNMENT`], all zero.
+    pub fn zeroed(len: usize) -> AlignedBuf {
+        let len = len.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a non-zero size.
+        let raw = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(raw) {
+            Some(ptr) => AlignedBuf { ptr, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    pub fn copy_of(data: &[u8]) -> AlignedBuf {
+        let mut buf = AlignedBuf::zeroed(data.len());
+        buf[..data.len()].copy_from_slice(data);
+        buf
+    }
+
+    /// Shares the buffer without a copy.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, ALIGNMENT).expect("length fits an allocation")
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout, and freed once.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes were allocated and initialised.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` is unique.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+// SAFETY: the buffer owns plain memory; nothing in it is tied to a thread.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for AlignedBuf {}

@@ -1,0 +1,53 @@
+//! Requests to a node's device.
+//!
+//! What a driver promises, and the simulator attacks:
+//!
+//! - a write is durable only when a [`DiskOp::Flush`] submitted *after* the
+//!   write completed has itself completed;
+//! - until then a power cut may keep it, lose it, or tear it at 512 bytes, in
+//!   any order relative to other unflushed writes;
+//! - a failed flush is final: the node must stop, never retry and acknowledge.
+
+use bytes::Bytes;
+
+/// Fixed facts of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskInfo {
+    pub len_bytes: u64,
+    /// Offsets, lengths and memory must be multiples of it: 512 or 4096.
+    pub block_len: u32,
+    /// Whether a completed write can be lost by a power cut before a flush.
+    pub volatile_cache: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum DiskOp {
+    /// Writes `data` back to back at `offset`. Each piece's address and length
+    /// are multiples of [`base::aligned::ALIGNMENT`].
+    Write { offset: u64, data: Vec<Bytes> },
+    Read { offset: u64, len: u32 },
+    /// Makes every write that has completed before durable.
+    Flush,
+    /// The range's content is no longer needed; reads of it may return anything.
+    Discard { offset: u64, len: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub struct DiskRequest {
+    /// The submitter's own number, returned in `DiskDone`.
+    pub token: u64,
+    pub op: DiskOp,
+}
+
+/// The bytes of a read; empty for the other operations.
+pub type DiskResult = Result<Bytes, DiskError>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The device refused or failed the request, with the errno it gave.
+    #[error("device error {errno}")]
+    Io { errno: i32 },
+    /// Outside the device, or not aligned: our bug or a changed device.
+    #[error("request outside the device or not aligned")]
+    BadRange,
+}

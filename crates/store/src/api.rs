@@ -1,0 +1,195 @@
+//! The contract between the OSD and its store.
+
+use base::Errno;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::types::{HObject, PgId};
+
+/// A collection of objects: one per PG, and one for the OSD's own records
+/// (OSDMaps, superblock, PG info and logs).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CollId {
+    Meta,
+    Pg(PgId),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectId {
+    pub coll: CollId,
+    pub object: HObject,
+}
+
+/// One change. Objects spring into being at the first change that gives them
+/// content; changes that only take away are no-ops on a missing object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    CreateCollection(CollId),
+    /// The collection must be empty.
+    RemoveCollection(CollId),
+    Touch(ObjectId),
+    /// Extends the object when it ends past the current size; a gap reads as zeros.
+    Write { id: ObjectId, offset: u64, data: Bytes },
+    /// Reads as zeros afterwards; never changes the size.
+    Zero { id: ObjectId, offset: u64, len: u64 },
+    /// Cuts, or extends with zeros.
+    Truncate { id: ObjectId, size: u64 },
+    /// Data, xattrs and omap.
+    Remove(ObjectId),
+    SetXattrs { id: ObjectId, attrs: BTreeMap<String, Bytes> },
+    RmXattr { id: ObjectId, name: String },
+    ClearXattrs(ObjectId),
+    SetOmapHeader { id: ObjectId, header: Bytes },
+    SetOmap { id: ObjectId, entries: BTreeMap<Bytes, Bytes> },
+    RmOmap { id: ObjectId, keys: BTreeSet<Bytes> },
+    /// Keys in `start..end`.
+    RmOmapRange { id: ObjectId, start: Bytes, end: Bytes },
+    /// Header and all keys.
+    ClearOmap(ObjectId),
+    /// Data, xattrs and omap of `from`, replacing `to`. Shares extents where it can.
+    Clone { from: ObjectId, to: ObjectId },
+    /// Moves `from` to `to`, replacing it. Both may be in different collections.
+    Rename { from: ObjectId, to: ObjectId },
+}
+
+/// Changes that happen together or not at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Transaction {
+    pub ops: Vec<Mutation>,
+}
+
+impl Transaction {
+    pub fn new() -> Transaction {
+        Transaction::default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub fn push(&mut self, op: Mutation) {
+        self.ops.push(op);
+    }
+}
+
+/// Transactions in the order they were queued; they commit in that order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TxnId(pub u64);
+
+/// A read under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FetchId(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectStat {
+    pub size: u64,
+    /// Bytes of the device the data takes; holes take none.
+    pub allocated: u64,
+    pub omap_keys: u64,
+}
+
+/// Units: bytes, but for the counts. Cumulative counters start at open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreStats {
+    pub total: u64,
+    pub available: u64,
+    /// Device space that object data takes.
+    pub data: u64,
+    /// Bytes of omap keys and values.
+    pub omap: u64,
+    /// Log, checkpoints, tables.
+    pub internal: u64,
+    pub objects: u64,
+    pub device_writes: u64,
+    pub device_write_bytes: u64,
+    pub device_reads: u64,
+    pub device_read_bytes: u64,
+    pub flushes: u64,
+    pub transactions: u64,
+    pub checksum_errors: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("no collection {0:?}")]
+    NoCollection(CollId),
+    #[error("no such object")]
+    NoObject,
+    /// Nothing of the transaction was applied.
+    #[error("the device is full: {need_bytes} bytes needed, {available_bytes} available")]
+    NoSpace { need_bytes: u64, available_bytes: u64 },
+    /// What the device returned is not what was written there.
+    #[error("checksum mismatch at device offset {device_offset}, object {object} offset {offset}")]
+    Checksum { object: String, offset: u64, device_offset: u64 },
+    #[error("read error {errno} at device offset {device_offset}, object {object} offset {offset}")]
+    Io { object: String, offset: u64, device_offset: u64, errno: i32 },
+    /// The metadata is not in memory; a load has begun. Ask again after
+    /// [`StoreEvent::Loaded`] with this id.
+    #[error("metadata is being loaded")]
+    Pending(FetchId),
+}
+
+impl StoreError {
+    pub fn errno(&self) -> Errno {
+        match self {
+            StoreError::NoCollection(_) | StoreError::NoObject => Errno::ENOENT,
+            StoreError::NoSpace { .. } => Errno::ENOSPC,
+            StoreError::Checksum { .. } | StoreError::Io { .. } => Errno::EIO,
+            StoreError::Pending(_) => Errno::EAGAIN,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreEvent {
+    /// This transaction and all before it survive a power cut.
+    Committed(TxnId),
+    /// A [`ObjectStore::read`] ended. The data is shorter than asked where the
+    /// object ends.
+    Read { id: FetchId, result: Result<Bytes, StoreError> },
+    /// See [`StoreError::Pending`].
+    Loaded(FetchId),
+}
+
+/// What the OSD asks of a store.
+///
+/// Metadata calls answer from the state that includes every queued
+/// transaction, durable or not: the caller decides what may be shown to whom
+/// before it is durable. All of them may answer [`StoreError::Pending`].
+///
+/// A missing object is `Ok(None)` for [`stat`](Self::stat), [`StoreError::NoObject`]
+/// for the others.
+pub trait ObjectStore {
+    fn stat(&self, id: &ObjectId) -> Result<Option<ObjectStat>, StoreError>;
+    fn xattr(&self, id: &ObjectId, name: &str) -> Result<Option<Bytes>, StoreError>;
+    fn xattrs(&self, id: &ObjectId) -> Result<BTreeMap<String, Bytes>, StoreError>;
+    fn omap_header(&self, id: &ObjectId) -> Result<Bytes, StoreError>;
+    fn omap_get(&self, id: &ObjectId, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
+    /// Entries with keys greater than `after` (all when `None`) that start with `prefix`,
+    /// ascending, at most `max` of them.
+    fn omap_list(
+        &self,
+        id: &ObjectId,
+        after: Option<&[u8]>,
+        prefix: &[u8],
+        max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
+    /// Ranges with data in `offset..offset+len`, ascending, as (offset, length);
+    /// what lies between reads as zeros.
+    fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError>;
+
+    fn collections(&self) -> Vec<CollId>;
+    fn has_collection(&self, coll: CollId) -> bool;
+    /// Objects at or after `start`, ascending in [`HObject`] order, at most `max`.
+    fn list(&self, coll: CollId, start: &HObject, max: usize) -> Result<Vec<HObject>, StoreError>;
+
+    /// Starts reading object data; answered by [`StoreEvent::Read`]. Sees all
+    /// transactions queued before it. Every byte is verified against its checksum.
+    fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError>;
+
+    /// Applies a transaction to the visible state and queues it for commit with
+    /// everything else of this batch. An error means that nothing was applied.
+    fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError>;
+
+    fn poll_event(&mut self) -> Option<StoreEvent>;
+    fn stats(&self) -> StoreStats;
+}

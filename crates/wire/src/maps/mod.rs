@@ -1,0 +1,1 @@
+//! Cluster maps: what every daemon and client agrees on.

@@ -1,0 +1,1 @@
+//! Message payloads, one file per message.

@@ -1,0 +1,111 @@
+use super::{PoolId, SnapId};
+use crate::codec::{Decode, Decoder, Encode, Encoder, Result};
+use std::cmp::Ordering;
+
+/// `hobject_t`: one object, or one clone of it, with its place in the order
+/// that listings and backfill follow.
+///
+/// Shape: ordered by pool, bit-reversed hash, namespace, key (or name), name,
+/// snap; `MAX` sorts after everything, the default before everything.
+/// Source: Ceph `src/common/hobject.h`, `hobject.cc` (`cmp`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HObject {
+    pub pool: PoolId,
+    pub hash: u32,
+    pub nspace: String,
+    /// The locator key; empty when it equals the name.
+    pub key: String,
+    pub name: String,
+    pub snap: SnapId,
+    /// The end of all objects; every other field is then ignored.
+    pub is_max: bool,
+}
+
+impl HObject {
+    pub fn max() -> HObject {
+        HObject { is_max: true, ..HObject::default() }
+    }
+
+    /// The first position of a PG's hash range.
+    pub fn pg_start(pool: PoolId, hash: u32) -> HObject {
+        HObject { pool, hash, snap: SnapId(0), ..HObject::default() }
+    }
+
+    /// What is hashed and compared: the locator key where there is one.
+    pub fn effective_key(&self) -> &str {
+        if self.key.is_empty() { &self.name } else { &self.key }
+    }
+
+    fn rank(&self) -> (PoolId, u32, &str, &str, &str, SnapId) {
+        (
+            self.pool,
+            self.hash.reverse_bits(),
+            &self.nspace,
+            self.effective_key(),
+            &self.name,
+            self.snap,
+        )
+    }
+}
+
+/// Ceph's blank object, which sorts first.
+impl Default for HObject {
+    fn default() -> HObject {
+        HObject {
+            pool: PoolId(i64::MIN),
+            hash: 0,
+            nspace: String::new(),
+            key: String::new(),
+            name: String::new(),
+            snap: SnapId(0),
+            is_max: false,
+        }
+    }
+}
+
+impl Ord for HObject {
+    fn cmp(&self, other: &HObject) -> Ordering {
+        match (self.is_max, other.is_max) {
+            (true, true) => Ordering::Equal,
+            (false, false) => self.rank().cmp(&other.rank()),
+            (mine, _) => mine.cmp(&other.is_max),
+        }
+    }
+}
+
+impl PartialOrd for HObject {
+    fn partial_cmp(&self, other: &HObject) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Encode for HObject {
+    fn encode(&self, e: &mut Encoder) {
+        e.versioned(4, 3, |e| {
+            e.string(&self.key);
+            e.string(&self.name);
+            e.put(&self.snap);
+            e.u32(self.hash);
+            e.bool(self.is_max);
+            e.string(&self.nspace);
+            e.put(&self.pool);
+        });
+    }
+}
+
+impl Decode for HObject {
+    const MIN_LEN: usize = 6 + 33;
+    fn decode(d: &mut Decoder) -> Result<Self> {
+        d.versioned("hobject_t", 4, |d, _| {
+            Ok(HObject {
+                key: d.string()?,
+                name: d.string()?,
+                snap: d.get()?,
+                hash: d.u32()?,
+                is_max: d.bool()?,
+                nspace: d.string()?,
+                pool: d.get()?,
+            })
+        })
+    }
+}
