@@ -20,35 +20,77 @@ pub struct ObjectId {
 }
 
 /// One change. Objects spring into being at the first change that gives them
-/// content; changes that only take away are no-ops on a missing object.
+/// content (`Touch`, `Write`, `SetXattrs`, `SetOmap`, `SetOmapHeader` even when
+/// empty, `Truncate` to more than zero); changes that only take away are no-ops
+/// on a missing object.
+///
+/// Errors: every mutation needs its collections to exist; `Clone` and `Rename`
+/// need `from` to exist. Limits: see [`crate::limits`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mutation {
+    /// No-op when it exists.
     CreateCollection(CollId),
-    /// The collection must be empty.
+    /// The collection must exist and be empty.
     RemoveCollection(CollId),
     Touch(ObjectId),
     /// Extends the object when it ends past the current size; a gap reads as zeros.
-    Write { id: ObjectId, offset: u64, data: Bytes },
+    Write {
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+    },
     /// Reads as zeros afterwards; never changes the size.
-    Zero { id: ObjectId, offset: u64, len: u64 },
+    Zero {
+        id: ObjectId,
+        offset: u64,
+        len: u64,
+    },
     /// Cuts, or extends with zeros.
-    Truncate { id: ObjectId, size: u64 },
+    Truncate {
+        id: ObjectId,
+        size: u64,
+    },
     /// Data, xattrs and omap.
     Remove(ObjectId),
-    SetXattrs { id: ObjectId, attrs: BTreeMap<String, Bytes> },
-    RmXattr { id: ObjectId, name: String },
+    SetXattrs {
+        id: ObjectId,
+        attrs: BTreeMap<String, Bytes>,
+    },
+    RmXattr {
+        id: ObjectId,
+        name: String,
+    },
     ClearXattrs(ObjectId),
-    SetOmapHeader { id: ObjectId, header: Bytes },
-    SetOmap { id: ObjectId, entries: BTreeMap<Bytes, Bytes> },
-    RmOmap { id: ObjectId, keys: BTreeSet<Bytes> },
+    SetOmapHeader {
+        id: ObjectId,
+        header: Bytes,
+    },
+    SetOmap {
+        id: ObjectId,
+        entries: BTreeMap<Bytes, Bytes>,
+    },
+    RmOmap {
+        id: ObjectId,
+        keys: BTreeSet<Bytes>,
+    },
     /// Keys in `start..end`.
-    RmOmapRange { id: ObjectId, start: Bytes, end: Bytes },
+    RmOmapRange {
+        id: ObjectId,
+        start: Bytes,
+        end: Bytes,
+    },
     /// Header and all keys.
     ClearOmap(ObjectId),
     /// Data, xattrs and omap of `from`, replacing `to`. Shares extents where it can.
-    Clone { from: ObjectId, to: ObjectId },
+    Clone {
+        from: ObjectId,
+        to: ObjectId,
+    },
     /// Moves `from` to `to`, replacing it. Both may be in different collections.
-    Rename { from: ObjectId, to: ObjectId },
+    Rename {
+        from: ObjectId,
+        to: ObjectId,
+    },
 }
 
 /// Changes that happen together or not at all.
@@ -114,14 +156,35 @@ pub enum StoreError {
     NoCollection(CollId),
     #[error("no such object")]
     NoObject,
+    #[error("collection {0:?} still holds objects")]
+    NotEmpty(CollId),
+    /// Beyond one of [`crate::limits`]; nothing of the transaction was applied.
+    #[error("{what} of {len} is above the limit of {limit}")]
+    TooLarge {
+        what: &'static str,
+        len: u64,
+        limit: u64,
+    },
     /// Nothing of the transaction was applied.
     #[error("the device is full: {need_bytes} bytes needed, {available_bytes} available")]
-    NoSpace { need_bytes: u64, available_bytes: u64 },
+    NoSpace {
+        need_bytes: u64,
+        available_bytes: u64,
+    },
     /// What the device returned is not what was written there.
     #[error("checksum mismatch at device offset {device_offset}, object {object} offset {offset}")]
-    Checksum { object: String, offset: u64, device_offset: u64 },
+    Checksum {
+        object: String,
+        offset: u64,
+        device_offset: u64,
+    },
     #[error("read error {errno} at device offset {device_offset}, object {object} offset {offset}")]
-    Io { object: String, offset: u64, device_offset: u64, errno: i32 },
+    Io {
+        object: String,
+        offset: u64,
+        device_offset: u64,
+        errno: i32,
+    },
     /// The metadata is not in memory; a load has begun. Ask again after
     /// [`StoreEvent::Loaded`] with this id.
     #[error("metadata is being loaded")]
@@ -132,6 +195,8 @@ impl StoreError {
     pub fn errno(&self) -> Errno {
         match self {
             StoreError::NoCollection(_) | StoreError::NoObject => Errno::ENOENT,
+            StoreError::NotEmpty(_) => Errno::ENOTEMPTY,
+            StoreError::TooLarge { .. } => Errno::EFBIG,
             StoreError::NoSpace { .. } => Errno::ENOSPC,
             StoreError::Checksum { .. } | StoreError::Io { .. } => Errno::EIO,
             StoreError::Pending(_) => Errno::EAGAIN,
@@ -145,7 +210,10 @@ pub enum StoreEvent {
     Committed(TxnId),
     /// A [`ObjectStore::read`] ended. The data is shorter than asked where the
     /// object ends.
-    Read { id: FetchId, result: Result<Bytes, StoreError> },
+    Read {
+        id: FetchId,
+        result: Result<Bytes, StoreError>,
+    },
     /// See [`StoreError::Pending`].
     Loaded(FetchId),
 }
@@ -173,9 +241,15 @@ pub trait ObjectStore {
         prefix: &[u8],
         max: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
-    /// Ranges with data in `offset..offset+len`, ascending, as (offset, length);
-    /// what lies between reads as zeros.
-    fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError>;
+    /// Ranges with data in `offset..offset+len`, ascending, not adjacent, as (offset,
+    /// length), none past the object's end; what lies between reads as zeros. Data is
+    /// tracked in whole blocks of [`BLOCK_LEN`](crate::limits::BLOCK_LEN).
+    fn data_extents(
+        &self,
+        id: &ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<(u64, u64)>, StoreError>;
 
     fn collections(&self) -> Vec<CollId>;
     fn has_collection(&self, coll: CollId) -> bool;
