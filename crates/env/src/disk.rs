@@ -24,12 +24,21 @@ pub struct DiskInfo {
 pub enum DiskOp {
     /// Writes `data` back to back at `offset`. Each piece's address and length
     /// are multiples of [`base::aligned::ALIGNMENT`].
-    Write { offset: u64, data: Vec<Bytes> },
-    Read { offset: u64, len: u32 },
+    Write {
+        offset: u64,
+        data: Vec<Bytes>,
+    },
+    Read {
+        offset: u64,
+        len: u32,
+    },
     /// Makes every write that has completed before durable.
     Flush,
     /// The range's content is no longer needed; reads of it may return anything.
-    Discard { offset: u64, len: u64 },
+    Discard {
+        offset: u64,
+        len: u64,
+    },
 }
 
 #[derive(Clone, Debug)]

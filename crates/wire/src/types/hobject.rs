@@ -37,14 +37,7 @@ impl HObject {
     }
 
     fn rank(&self) -> (PoolId, u32, &str, &str, &str, SnapId) {
-        (
-            self.pool,
-            self.hash.reverse_bits(),
-            &self.nspace,
-            self.effective_key(),
-            &self.name,
-            self.snap,
-        )
+        (self.pool, self.hash.reverse_bits(), &self.nspace, self.effective_key(), &self.name, self.snap)
     }
 }
 

@@ -24,8 +24,6 @@ impl Encode for ReqId {
 impl Decode for ReqId {
     const MIN_LEN: usize = 27;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        d.versioned("osd_reqid_t", 2, |d, _| {
-            Ok(ReqId { name: d.get()?, tid: d.u64()?, inc: d.i32()? })
-        })
+        d.versioned("osd_reqid_t", 2, |d, _| Ok(ReqId { name: d.get()?, tid: d.u64()?, inc: d.i32()? }))
     }
 }

@@ -1,0 +1,113 @@
+use super::Payload;
+use super::osd_op::{OPS_MAX, OsdOp};
+use crate::codec::{DecodeError, Decoder, Encoder, Result};
+use crate::types::{EVersion, Epoch, PgId};
+use bytes::Bytes;
+
+/// One operation of a reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpResult {
+    /// The operation as requested; `indata` is not sent back.
+    pub op: OsdOp,
+    pub rval: i32,
+    pub outdata: Bytes,
+}
+
+/// `MOSDOpReply` v8.
+///
+/// Source: Ceph `src/messages/MOSDOpReply.h`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MOsdOpReply {
+    pub object: String,
+    pub pg: PgId,
+    pub flags: u64,
+    /// 0, a negative errno, or for some reads a positive value.
+    pub result: i32,
+    pub bad_replay_version: EVersion,
+    pub epoch: Epoch,
+    /// As many as the request had.
+    pub ops: Vec<OpResult>,
+    pub retry_attempt: i32,
+    pub replay_version: EVersion,
+    pub user_version: u64,
+}
+
+impl Payload for MOsdOpReply {
+    const KIND: u16 = 43;
+    const VERSION: u16 = 8;
+    const COMPAT: u16 = 2;
+
+    fn encode_front(&self, e: &mut Encoder) {
+        e.string(&self.object);
+        e.put(&self.pg);
+        e.u64(self.flags);
+        e.i32(self.result);
+        e.put(&self.bad_replay_version);
+        e.put(&self.epoch);
+        e.count(self.ops.len());
+        for op in &self.ops {
+            op.op.encode_fixed(op.outdata.len(), e);
+        }
+        e.i32(self.retry_attempt);
+        for op in &self.ops {
+            e.i32(op.rval);
+        }
+        e.put(&self.replay_version);
+        e.u64(self.user_version);
+        e.bool(false); // no redirect
+        e.raw(&[0; 24]); // trace ids
+    }
+
+    fn data(&self) -> Vec<Bytes> {
+        self.ops.iter().filter(|op| !op.outdata.is_empty()).map(|op| op.outdata.clone()).collect()
+    }
+
+    fn decode(d: &mut Decoder, mut data: Bytes, version: u16) -> Result<Self> {
+        if version < 8 {
+            return Err(DecodeError::TooOld {
+                what: "MOSDOpReply",
+                version: u8::try_from(version).unwrap_or(u8::MAX),
+                oldest: 8,
+            });
+        }
+        let object = d.string()?;
+        let pg = d.get()?;
+        let flags = d.u64()?;
+        let result = d.i32()?;
+        let bad_replay_version = d.get()?;
+        let epoch = d.get()?;
+        let n = d.count("operations", 38)?;
+        if n > OPS_MAX {
+            return Err(DecodeError::Invalid { what: "operation count" });
+        }
+        let mut ops = Vec::with_capacity(n);
+        for _ in 0..n {
+            let (op, len) = OsdOp::decode_fixed(d)?;
+            if len > data.len() {
+                return Err(DecodeError::Truncated { what: "operation output", need: len, have: data.len() });
+            }
+            ops.push(OpResult { op, rval: 0, outdata: data.split_to(len) });
+        }
+        let retry_attempt = d.i32()?;
+        for op in &mut ops {
+            op.rval = d.i32()?;
+        }
+        let replay_version = d.get()?;
+        let user_version = d.u64()?;
+        if d.bool()? {
+            return Err(DecodeError::Invalid { what: "redirect: not supported" });
+        }
+        Ok(MOsdOpReply {
+            object,
+            pg,
+            flags,
+            result,
+            bad_replay_version,
+            epoch,
+            ops,
+            retry_attempt,
+            replay_version,
+            user_version,
+        })
+    }
+}
