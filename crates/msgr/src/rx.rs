@@ -1,0 +1,189 @@
+//! Received bytes on their way into frame parts.
+//!
+//! A part that one chunk holds whole is a slice of that chunk: nothing is
+//! copied. A part spread over chunks is assembled with one copy each, into a
+//! buffer that grows with what has arrived, never with what a length field
+//! promises. Checksums of assembled parts are computed while the bytes are in
+//! the cache.
+
+use crate::limits::{RESERVE_FACTOR, RESERVE_FIRST};
+use base::ceph_crc32c;
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Ceph's start value for a segment's checksum.
+pub(crate) const SEGMENT_CRC_SEED: u32 = 0xffff_ffff;
+
+pub(crate) struct Rx {
+    /// Unread rest of the last chunk.
+    chunk: Bytes,
+    /// Start of a part whose rest has not arrived.
+    partial: BytesMut,
+    /// Ceph's CRC over `partial`.
+    partial_crc: u32,
+    /// Every byte read so far, while the handshake may have to be signed.
+    transcript: Option<BytesMut>,
+}
+
+impl Rx {
+    pub fn new() -> Rx {
+        Rx {
+            chunk: Bytes::new(),
+            partial: BytesMut::new(),
+            partial_crc: SEGMENT_CRC_SEED,
+            transcript: None,
+        }
+    }
+
+    pub fn record_transcript(&mut self) {
+        self.transcript = Some(BytesMut::new());
+    }
+
+    pub fn take_transcript(&mut self) -> Bytes {
+        self.transcript.take().unwrap_or_default().freeze()
+    }
+
+    /// The caller has read the previous chunk to its end.
+    pub fn feed(&mut self, chunk: Bytes) {
+        assert!(
+            self.chunk.is_empty(),
+            "the previous chunk is read to its end"
+        );
+        self.chunk = chunk;
+    }
+
+    /// Frees everything: nothing more will be read.
+    pub fn clear(&mut self) {
+        *self = Rx::new();
+    }
+
+    /// Bytes held for an unfinished part.
+    pub fn partial_len(&self) -> usize {
+        self.partial.len()
+    }
+
+    /// Memory held for an unfinished part.
+    pub fn reserved_len(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    /// A small part of fixed length, on the stack.
+    pub fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut array = [0; N];
+        if self.partial.is_empty() && self.chunk.len() >= N {
+            self.chunk.copy_to_slice(&mut array);
+        } else {
+            if !self.fill_partial(N, false) {
+                return None;
+            }
+            // Keeps the buffer for the next small part.
+            self.partial.copy_to_slice(&mut array);
+        }
+        self.record(&array);
+        Some(array)
+    }
+
+    /// A part of `len` bytes.
+    pub fn read(&mut self, len: usize) -> Option<Bytes> {
+        let part = if self.partial.is_empty() && self.chunk.len() >= len {
+            self.chunk.split_to(len)
+        } else {
+            if !self.fill_partial(len, false) {
+                return None;
+            }
+            self.partial.split().freeze()
+        };
+        self.record(&part);
+        Some(part)
+    }
+
+    /// A part of `len` bytes and its checksum as Ceph computes it for segments.
+    pub fn read_checked(&mut self, len: usize) -> Option<(Bytes, u32)> {
+        if self.partial.is_empty() && self.chunk.len() >= len {
+            let part = self.chunk.split_to(len);
+            let crc = ceph_crc32c(SEGMENT_CRC_SEED, &part);
+            return Some((part, crc));
+        }
+        if !self.fill_partial(len, true) {
+            return None;
+        }
+        let crc = std::mem::replace(&mut self.partial_crc, SEGMENT_CRC_SEED);
+        Some((self.partial.split().freeze(), crc))
+    }
+
+    /// Moves bytes until `partial` has `len`; false when the chunk ends before.
+    fn fill_partial(&mut self, len: usize, checked: bool) -> bool {
+        let have = self.partial.len();
+        let now = self.chunk.len().min(len - have);
+        if have + now > self.partial.capacity() {
+            let reserve = RESERVE_FIRST
+                .max((have + now).saturating_mul(RESERVE_FACTOR))
+                .min(len);
+            self.partial.reserve(reserve - have);
+        }
+        let piece = &self.chunk[..now];
+        if checked {
+            self.partial_crc = ceph_crc32c(self.partial_crc, piece);
+        }
+        self.partial.extend_from_slice(piece);
+        self.chunk.advance(now);
+        if self.chunk.is_empty() {
+            // Lets go of the chunk's memory while waiting.
+            self.chunk = Bytes::new();
+        }
+        self.partial.len() == len
+    }
+
+    fn record(&mut self, part: &[u8]) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.extend_from_slice(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_within_one_chunk_shares_its_memory() {
+        let chunk = Bytes::from(vec![7u8; 100]);
+        let start = chunk.as_ptr();
+        let mut rx = Rx::new();
+        rx.feed(chunk);
+        assert_eq!(rx.read(10).unwrap().as_ptr(), start);
+        let (part, crc) = rx.read_checked(90).unwrap();
+        assert_eq!(part.as_ptr(), start.wrapping_add(10));
+        assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &[7; 90]));
+    }
+
+    #[test]
+    fn part_over_many_chunks_is_whole_and_checked() {
+        let data: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
+        let mut rx = Rx::new();
+        let mut found = None;
+        for piece in data.chunks(777) {
+            assert!(found.is_none());
+            rx.feed(Bytes::copy_from_slice(piece));
+            found = rx.read_checked(data.len());
+        }
+        let (part, crc) = found.unwrap();
+        assert_eq!(part, data);
+        assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &data));
+        // The next part starts its checksum anew.
+        rx.feed(Bytes::from_static(b"ab"));
+        assert!(rx.read_checked(3).is_none());
+        rx.feed(Bytes::from_static(b"c"));
+        assert_eq!(
+            rx.read_checked(3).unwrap().1,
+            ceph_crc32c(SEGMENT_CRC_SEED, b"abc")
+        );
+    }
+
+    #[test]
+    fn promised_length_reserves_little() {
+        let mut rx = Rx::new();
+        rx.feed(Bytes::from_static(&[1; 10]));
+        assert!(rx.read_checked(100 << 20).is_none());
+        assert!(rx.reserved_len() <= 2 * RESERVE_FIRST);
+    }
+}
