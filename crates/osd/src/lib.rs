@@ -1,1 +1,10 @@
+//! The OSD core: placement groups, their logs, replication, peering, recovery,
+//! and the execution of client operations. A state machine without I/O: it is
+//! handed messages, store events and the time, and hands out actions. It knows
+//! no sockets, no frames and no device; `daemon` connects it to them.
+//!
+//! - `exec`: what one client request does to one object; pure.
+//! - `pg`: one placement group: ordering, log, replication, peering, recovery.
+//! - `osd`: all PGs of one daemon, its maps, its peers, its reports.
 
+pub mod exec;

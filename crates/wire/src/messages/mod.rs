@@ -8,6 +8,7 @@
 mod auth;
 mod command;
 mod daemon;
+mod envelope;
 mod log;
 mod mon_config;
 mod mon_get_version;
@@ -28,6 +29,7 @@ pub use daemon::{
     FailureKind, MOsdAlive, MOsdBoot, MOsdFailure, MOsdGoingDown, MOsdPgTemp, MOsdReport, OsdLoad, PgReport,
     pg_state,
 };
+pub use envelope::{Incoming, Outgoing, PRIORITY_DEFAULT, PRIORITY_HIGH, Peer, SessionId};
 pub use log::{LogEntry, LogLevel, MLog, MLogAck};
 pub use mon_config::MConfig;
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
