@@ -122,11 +122,7 @@ pub struct StatDelta {
 }
 
 /// Runs the whole request.
-pub fn execute(
-    context: &Context<'_>,
-    store: &dyn ObjectStore,
-    fetched: &Fetched,
-) -> Result<Outcome, Need> {
+pub fn execute(context: &Context<'_>, store: &dyn ObjectStore, fetched: &Fetched) -> Result<Outcome, Need> {
     let _ = (context, store, fetched);
     // Landed by the executor's first commit; until then nothing calls it.
     Err(Need::Data(Vec::new()))
