@@ -28,16 +28,13 @@ impl Draw<'_> {
         } else {
             match &bucket.weights {
                 BucketWeights::Uniform { .. } => permutation(bucket, self.x, r),
-                BucketWeights::List {
-                    item_weights,
-                    sum_weights,
-                } => list(bucket, item_weights, sum_weights, self.x, r),
+                BucketWeights::List { item_weights, sum_weights } => {
+                    list(bucket, item_weights, sum_weights, self.x, r)
+                }
                 BucketWeights::Tree { node_weights } => tree(bucket, node_weights, self.x, r),
                 BucketWeights::Straw { straws, .. } => straw(bucket, straws, self.x, r),
                 BucketWeights::Straw2 { item_weights } => {
-                    let arg = self
-                        .choose_args
-                        .and_then(|args| args.get(&(!bucket.id as u32)));
+                    let arg = self.choose_args.and_then(|args| args.get(&(!bucket.id as u32)));
                     straw2(bucket, item_weights, arg, position, self.x, r)
                 }
             }
@@ -49,28 +46,19 @@ impl Draw<'_> {
 /// Ceph's hashes are 0 for a bucket whose hash type they do not know.
 #[inline]
 fn bucket_hash3(bucket: &Bucket, a: u32, b: u32, c: u32) -> u32 {
-    if bucket.hash == RJENKINS1 {
-        hash3(a, b, c)
-    } else {
-        0
-    }
+    if bucket.hash == RJENKINS1 { hash3(a, b, c) } else { 0 }
 }
 
 #[inline]
 fn bucket_hash4(bucket: &Bucket, a: u32, b: u32, c: u32, d: u32) -> u32 {
-    if bucket.hash == RJENKINS1 {
-        hash4(a, b, c, d)
-    } else {
-        0
-    }
+    if bucket.hash == RJENKINS1 { hash4(a, b, c, d) } else { 0 }
 }
 
 /// The r-th place of a shuffle of the bucket that depends on `x` alone.
 fn permutation(bucket: &Bucket, x: u32, r: u32) -> usize {
     let size = bucket.items.len();
     let place = r as usize % size;
-    let offset =
-        |p: usize| bucket_hash3(bucket, x, bucket.id as u32, p as u32) as usize % (size - p);
+    let offset = |p: usize| bucket_hash3(bucket, x, bucket.id as u32, p as u32) as usize % (size - p);
     if place == 0 {
         return offset(0);
     }
@@ -101,11 +89,7 @@ fn tree(bucket: &Bucket, node_weights: &[u32], x: u32, r: u32) -> usize {
         let half = 1 << (node.trailing_zeros() - 1);
         let hash = bucket_hash4(bucket, x, node as u32, r, bucket.id as u32);
         let point = (u64::from(hash) * weight(node)) >> 32;
-        node = if point < weight(node - half) {
-            node - half
-        } else {
-            node + half
-        };
+        node = if point < weight(node - half) { node - half } else { node + half };
     }
     node / 2
 }

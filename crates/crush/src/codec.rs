@@ -68,24 +68,16 @@ impl Decode for CrushMap {
     /// Takes all that is left of the input.
     fn decode(d: &mut Decoder) -> Result<CrushMap> {
         if d.u32()? != MAGIC {
-            return Err(DecodeError::Invalid {
-                what: "CRUSH map magic",
-            });
+            return Err(DecodeError::Invalid { what: "CRUSH map magic" });
         }
         // Each slot takes four bytes at least, which bounds the counts.
         let bucket_slots = d.count("CRUSH buckets", 4)?;
         let rule_slots = d.count("CRUSH rules", 4)?;
         let max_devices = d.i32()?;
         if max_devices < 0 {
-            return Err(DecodeError::Invalid {
-                what: "CRUSH max_devices",
-            });
+            return Err(DecodeError::Invalid { what: "CRUSH max_devices" });
         }
-        let mut map = CrushMap {
-            max_devices,
-            tunables: Tunables::LEGACY,
-            ..CrushMap::empty()
-        };
+        let mut map = CrushMap { max_devices, tunables: Tunables::LEGACY, ..CrushMap::empty() };
         for slot in 0..bucket_slots {
             map.buckets.push(decode_bucket(slot, d)?);
         }
@@ -129,18 +121,12 @@ fn encode_bucket(bucket: &Bucket, e: &mut Encoder) {
     };
     match &bucket.weights {
         BucketWeights::Uniform { item_weight } => e.u32(*item_weight),
-        BucketWeights::List {
-            item_weights,
-            sum_weights,
-        } => pairs(e, item_weights, sum_weights),
+        BucketWeights::List { item_weights, sum_weights } => pairs(e, item_weights, sum_weights),
         BucketWeights::Tree { node_weights } => {
             e.u8(u8::try_from(node_weights.len()).expect("a tree bucket of at most 255 nodes"));
             node_weights.iter().for_each(|weight| e.u32(*weight));
         }
-        BucketWeights::Straw {
-            item_weights,
-            straws,
-        } => pairs(e, item_weights, straws),
+        BucketWeights::Straw { item_weights, straws } => pairs(e, item_weights, straws),
         BucketWeights::Straw2 { item_weights } => {
             item_weights.iter().for_each(|weight| e.u32(*weight));
         }
@@ -154,28 +140,17 @@ fn decode_bucket(slot: usize, d: &mut Decoder) -> Result<Option<Bucket>> {
     }
     let id = d.i32()?;
     if crate::map::slot(id) != Some(slot) {
-        return Err(DecodeError::Invalid {
-            what: "CRUSH bucket: the id is not its slot's",
-        });
+        return Err(DecodeError::Invalid { what: "CRUSH bucket: the id is not its slot's" });
     }
     let type_id = d.u16()?;
     if u32::from(d.u8()?) != alg {
-        return Err(DecodeError::Invalid {
-            what: "CRUSH bucket: two different algorithms",
-        });
+        return Err(DecodeError::Invalid { what: "CRUSH bucket: two different algorithms" });
     }
     let hash = d.u8()?;
     let weight = d.u32()?;
     let items: Vec<i32> = d.get()?;
     let weights = decode_bucket_weights(alg, items.len(), d)?;
-    Ok(Some(Bucket {
-        id,
-        type_id,
-        hash,
-        weight,
-        items,
-        weights,
-    }))
+    Ok(Some(Bucket { id, type_id, hash, weight, items, weights }))
 }
 
 fn decode_bucket_weights(alg: u32, size: usize, d: &mut Decoder) -> Result<BucketWeights> {
@@ -188,36 +163,22 @@ fn decode_bucket_weights(alg: u32, size: usize, d: &mut Decoder) -> Result<Bucke
         Ok(both)
     };
     Ok(match alg {
-        1 => BucketWeights::Uniform {
-            item_weight: d.u32()?,
-        },
+        1 => BucketWeights::Uniform { item_weight: d.u32()? },
         2 => {
             let (item_weights, sum_weights) = pairs(d)?;
-            BucketWeights::List {
-                item_weights,
-                sum_weights,
-            }
+            BucketWeights::List { item_weights, sum_weights }
         }
         3 => {
             let nodes = usize::from(d.u8()?);
-            BucketWeights::Tree {
-                node_weights: plain_u32s(nodes, d)?,
-            }
+            BucketWeights::Tree { node_weights: plain_u32s(nodes, d)? }
         }
         4 => {
             let (item_weights, straws) = pairs(d)?;
-            BucketWeights::Straw {
-                item_weights,
-                straws,
-            }
+            BucketWeights::Straw { item_weights, straws }
         }
-        5 => BucketWeights::Straw2 {
-            item_weights: plain_u32s(size, d)?,
-        },
+        5 => BucketWeights::Straw2 { item_weights: plain_u32s(size, d)? },
         _ => {
-            return Err(DecodeError::Invalid {
-                what: "CRUSH bucket algorithm",
-            });
+            return Err(DecodeError::Invalid { what: "CRUSH bucket algorithm" });
         }
     })
 }
@@ -254,11 +215,7 @@ fn decode_rule(d: &mut Decoder) -> Result<Option<Rule>> {
         steps: Vec::new(),
     };
     for _ in 0..steps {
-        rule.steps.push(RuleStep {
-            op: d.u32()?,
-            arg1: d.i32()?,
-            arg2: d.i32()?,
-        });
+        rule.steps.push(RuleStep { op: d.u32()?, arg1: d.i32()?, arg2: d.i32()? });
     }
     Ok(Some(rule))
 }
@@ -312,23 +269,14 @@ fn decode_choose_args(map: &CrushMap, d: &mut Decoder) -> Result<ChooseArgs> {
     let mut args = ChooseArgs::new();
     for _ in 0..d.count("CRUSH choose_args", 12)? {
         let slot = d.u32()?;
-        let arg = ChooseArg {
-            weight_sets: d.get()?,
-            ids: d.get()?,
-        };
-        let size = map
-            .buckets
-            .get(slot as usize)
-            .and_then(Option::as_ref)
-            .map(|b| b.items.len());
+        let arg = ChooseArg { weight_sets: d.get()?, ids: d.get()? };
+        let size = map.buckets.get(slot as usize).and_then(Option::as_ref).map(|b| b.items.len());
         let fits = size.is_some_and(|size| {
             arg.weight_sets.iter().all(|set| set.len() == size)
                 && (arg.ids.is_empty() || arg.ids.len() == size)
         });
         if !fits {
-            return Err(DecodeError::Invalid {
-                what: "CRUSH choose_args: not of the bucket's size",
-            });
+            return Err(DecodeError::Invalid { what: "CRUSH choose_args: not of the bucket's size" });
         }
         args.insert(slot, arg);
     }

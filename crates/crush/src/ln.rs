@@ -141,10 +141,7 @@ mod tests {
 
     fn sha256_of(table: &[u64]) -> String {
         let bytes: Vec<u8> = table.iter().flat_map(|entry| entry.to_le_bytes()).collect();
-        Sha256::digest(&bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[test]
@@ -153,10 +150,7 @@ mod tests {
             sha256_of(&RECIPROCAL_AND_LOG),
             "304b097c8de73930d785af5802b1f6b4e9827a69175038f910f6120565e8364c"
         );
-        assert_eq!(
-            sha256_of(&LOW_LOG),
-            "56fecbea65b1d35d0d20f0327d783a870652a56356e9a5326b6ab16d6c31b6ca"
-        );
+        assert_eq!(sha256_of(&LOW_LOG), "56fecbea65b1d35d0d20f0327d783a870652a56356e9a5326b6ab16d6c31b6ca");
     }
 
     #[test]

@@ -56,23 +56,11 @@ pub mod op {
 /// Units:   16.16 weights; `straws` are scaled lengths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BucketWeights {
-    Uniform {
-        item_weight: u32,
-    },
-    List {
-        item_weights: Vec<u32>,
-        sum_weights: Vec<u32>,
-    },
-    Tree {
-        node_weights: Vec<u32>,
-    },
-    Straw {
-        item_weights: Vec<u32>,
-        straws: Vec<u32>,
-    },
-    Straw2 {
-        item_weights: Vec<u32>,
-    },
+    Uniform { item_weight: u32 },
+    List { item_weights: Vec<u32>, sum_weights: Vec<u32> },
+    Tree { node_weights: Vec<u32> },
+    Straw { item_weights: Vec<u32>, straws: Vec<u32> },
+    Straw2 { item_weights: Vec<u32> },
 }
 
 impl BucketWeights {
@@ -120,12 +108,8 @@ impl Bucket {
             BucketWeights::Uniform { item_weight } => *item_weight,
             BucketWeights::List { item_weights, .. }
             | BucketWeights::Straw { item_weights, .. }
-            | BucketWeights::Straw2 { item_weights } => {
-                item_weights.get(position).copied().unwrap_or(0)
-            }
-            BucketWeights::Tree { node_weights } => {
-                node_weights.get(2 * position + 1).copied().unwrap_or(0)
-            }
+            | BucketWeights::Straw2 { item_weights } => item_weights.get(position).copied().unwrap_or(0),
+            BucketWeights::Tree { node_weights } => node_weights.get(2 * position + 1).copied().unwrap_or(0),
         }
     }
 
@@ -255,6 +239,7 @@ impl CrushMap {
         self.buckets.get(slot(id)?)?.as_ref()
     }
 
+    #[allow(dead_code)]
     pub(crate) fn bucket_mut(&mut self, id: i32) -> Option<&mut Bucket> {
         self.buckets.get_mut(slot(id)?)?.as_mut()
     }
@@ -285,10 +270,7 @@ impl CrushMap {
     }
 
     pub fn item_id(&self, name: &str) -> Option<i32> {
-        self.names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(&id, _)| id)
+        self.names.iter().find(|(_, n)| *n == name).map(|(&id, _)| id)
     }
 
     pub fn type_name(&self, type_id: i32) -> Option<&str> {
@@ -296,10 +278,7 @@ impl CrushMap {
     }
 
     pub fn type_id(&self, name: &str) -> Option<i32> {
-        self.types
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(&id, _)| id)
+        self.types.iter().find(|(_, n)| *n == name).map(|(&id, _)| id)
     }
 
     pub fn rule_name(&self, number: i32) -> Option<&str> {
@@ -307,24 +286,16 @@ impl CrushMap {
     }
 
     pub fn rule_id(&self, name: &str) -> Option<i32> {
-        self.rule_names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(&id, _)| id)
+        self.rule_names.iter().find(|(_, n)| *n == name).map(|(&id, _)| id)
     }
 
     pub fn class_id(&self, name: &str) -> Option<i32> {
-        self.class_names
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(&id, _)| id)
+        self.class_names.iter().find(|(_, n)| *n == name).map(|(&id, _)| id)
     }
 
     /// The device class of an item, by name.
     pub fn item_class(&self, item: i32) -> Option<&str> {
-        self.class_names
-            .get(self.item_classes.get(&item)?)
-            .map(String::as_str)
+        self.class_names.get(self.item_classes.get(&item)?).map(String::as_str)
     }
 
     /// Whether the item is a device-class copy of a bucket.
@@ -342,17 +313,13 @@ impl CrushMap {
 
     /// The weight sets for a pool: its own, or else the default ones.
     pub fn choose_args_for(&self, pool: i64) -> Option<&ChooseArgs> {
-        self.choose_args
-            .get(&pool)
-            .or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
+        self.choose_args.get(&pool).or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
     }
 
     /// Buckets that are no bucket's item, ascending; with or without shadow trees.
     pub fn roots(&self, with_shadows: bool) -> Vec<i32> {
-        let children: std::collections::BTreeSet<i32> = self
-            .iter_buckets()
-            .flat_map(|bucket| bucket.items.iter().copied())
-            .collect();
+        let children: std::collections::BTreeSet<i32> =
+            self.iter_buckets().flat_map(|bucket| bucket.items.iter().copied()).collect();
         let mut roots: Vec<i32> = self
             .iter_buckets()
             .map(|bucket| bucket.id)
@@ -389,9 +356,7 @@ impl CrushMap {
                 return Ok(());
             }
         }
-        Err(DecodeError::Invalid {
-            what: "CRUSH map: a bucket contains itself, or is too deep",
-        })
+        Err(DecodeError::Invalid { what: "CRUSH map: a bucket contains itself, or is too deep" })
     }
 
     /// None if those of a child are not known yet.

@@ -38,16 +38,7 @@ pub fn do_rule(
     let Some(rule) = map.rule(rule_number) else {
         return Vec::new();
     };
-    let mut mapper = Mapper {
-        map,
-        x,
-        weights,
-        draw: Draw {
-            x,
-            choose_args,
-            left: DRAWS_MAX,
-        },
-    };
+    let mut mapper = Mapper { map, x, weights, draw: Draw { x, choose_args, left: DRAWS_MAX } };
     mapper.run(rule, result_max.min(RESULT_MAX))
 }
 
@@ -121,29 +112,23 @@ impl Mapper<'_> {
             match step.op {
                 op::TAKE if self.can_take(step.arg1) => working = vec![step.arg1],
                 op::SET_CHOOSE_TRIES => {
-                    settings.choose_tries =
-                        natural.filter(|&n| n > 0).unwrap_or(settings.choose_tries);
+                    settings.choose_tries = natural.filter(|&n| n > 0).unwrap_or(settings.choose_tries);
                 }
                 op::SET_CHOOSELEAF_TRIES => {
-                    settings.chooseleaf_tries = natural
-                        .filter(|&n| n > 0)
-                        .unwrap_or(settings.chooseleaf_tries);
+                    settings.chooseleaf_tries =
+                        natural.filter(|&n| n > 0).unwrap_or(settings.chooseleaf_tries);
                 }
                 op::SET_CHOOSE_LOCAL_TRIES => {
                     settings.local_retries = natural.unwrap_or(settings.local_retries);
                 }
                 op::SET_CHOOSE_LOCAL_FALLBACK_TRIES => {
-                    settings.local_fallback_retries =
-                        natural.unwrap_or(settings.local_fallback_retries);
+                    settings.local_fallback_retries = natural.unwrap_or(settings.local_fallback_retries);
                 }
                 op::SET_CHOOSELEAF_VARY_R => settings.vary_r = natural.unwrap_or(settings.vary_r),
                 op::SET_CHOOSELEAF_STABLE => {
                     settings.stable = natural.map_or(settings.stable, |n| n != 0);
                 }
-                op::CHOOSE_FIRSTN
-                | op::CHOOSELEAF_FIRSTN
-                | op::CHOOSE_INDEP
-                | op::CHOOSELEAF_INDEP
+                op::CHOOSE_FIRSTN | op::CHOOSELEAF_FIRSTN | op::CHOOSE_INDEP | op::CHOOSELEAF_INDEP
                     if !working.is_empty() =>
                 {
                     let firstn = matches!(step.op, op::CHOOSE_FIRSTN | op::CHOOSELEAF_FIRSTN);
@@ -153,9 +138,7 @@ impl Mapper<'_> {
                         n if n > 0 => n,
                         n => n.saturating_add(result_max as i32),
                     };
-                    working = self.choose(
-                        &working, &settings, firstn, leaf, replicas, step.arg2, result_max,
-                    );
+                    working = self.choose(&working, &settings, firstn, leaf, replicas, step.arg2, result_max);
                 }
                 op::EMIT => {
                     let room = result_max - result.len();
@@ -277,9 +260,7 @@ impl Mapper<'_> {
                 if self.draw.left == 0 {
                     return None;
                 }
-                let r = replica
-                    .wrapping_add(choice.parent_r)
-                    .wrapping_add(failures as i32);
+                let r = replica.wrapping_add(choice.parent_r).wrapping_add(failures as i32);
                 let fall_back = choice.local_fallback_retries > 0
                     && local_failures as usize >= within.items.len() / 2
                     && local_failures > choice.local_fallback_retries;
@@ -295,9 +276,7 @@ impl Mapper<'_> {
                                 continue;
                             }
                         },
-                        Some(found) => {
-                            self.judge_firstn(item, found, choice, r, out, filled, leaves)
-                        }
+                        Some(found) => self.judge_firstn(item, found, choice, r, out, filled, leaves),
                     },
                 };
                 let collision = match attempt {
@@ -388,15 +367,8 @@ impl Mapper<'_> {
                 if out[position] != ITEM_UNDEF {
                     continue;
                 }
-                let attempt = self.place_indep(
-                    bucket,
-                    choice,
-                    failures,
-                    position,
-                    &positions,
-                    out,
-                    &mut leaves,
-                );
+                let attempt =
+                    self.place_indep(bucket, choice, failures, position, &positions, out, &mut leaves);
                 match attempt {
                     Attempt::Chosen(item) => out[position] = item,
                     Attempt::Hopeless => {
@@ -411,10 +383,7 @@ impl Mapper<'_> {
             }
         }
         let close = |slots: &mut [i32]| {
-            slots
-                .iter_mut()
-                .filter(|slot| **slot == ITEM_UNDEF)
-                .for_each(|slot| *slot = ITEM_NONE);
+            slots.iter_mut().filter(|slot| **slot == ITEM_UNDEF).for_each(|slot| *slot = ITEM_NONE);
         };
         close(&mut out[positions.clone()]);
         if let Some(leaves) = leaves {
@@ -501,9 +470,7 @@ impl Mapper<'_> {
 
     /// Devices with a weight below 1.0 are out for a share of the inputs.
     fn is_out(&self, device: i32) -> bool {
-        let weight = usize::try_from(device)
-            .ok()
-            .and_then(|index| self.weights.get(index));
+        let weight = usize::try_from(device).ok().and_then(|index| self.weights.get(index));
         match weight {
             None | Some(0) => true,
             Some(&weight) => weight < 0x10000 && hash2(self.x, device as u32) & 0xffff >= weight,
