@@ -77,10 +77,7 @@ pub struct AuthName {
 
 impl AuthName {
     pub fn new(kind: EntityType, id: impl Into<String>) -> AuthName {
-        AuthName {
-            kind,
-            id: id.into(),
-        }
+        AuthName { kind, id: id.into() }
     }
 }
 
@@ -109,13 +106,8 @@ impl Decode for AuthName {
         let kind = u8::try_from(d.u32()?)
             .ok()
             .and_then(EntityType::from_u8)
-            .ok_or(DecodeError::Invalid {
-                what: "entity type of a name",
-            })?;
-        Ok(AuthName {
-            kind,
-            id: d.string()?,
-        })
+            .ok_or(DecodeError::Invalid { what: "entity type of a name" })?;
+        Ok(AuthName { kind, id: d.string()? })
     }
 }
 
@@ -214,12 +206,7 @@ impl AuthNoneServer {
     }
 
     fn done(name: AuthName, global_id: GlobalId) -> ServerStep {
-        ServerStep::Done(ServerDone {
-            name,
-            global_id,
-            payload: Bytes::new(),
-            signer: None,
-        })
+        ServerStep::Done(ServerDone { name, global_id, payload: Bytes::new(), signer: None })
     }
 }
 
@@ -257,9 +244,7 @@ impl AuthServer for AuthNoneServer {
 fn decode_none(role: AuthRole, payload: Bytes) -> DecodeResult<(AuthName, GlobalId)> {
     let mut d = Decoder::plain(payload);
     if d.u8()? != role.mode() {
-        return Err(DecodeError::Invalid {
-            what: "authentication mode",
-        });
+        return Err(DecodeError::Invalid { what: "authentication mode" });
     }
     Ok((d.get()?, d.get()?))
 }
@@ -274,11 +259,7 @@ pub struct AuthNoneClient {
 impl AuthNoneClient {
     /// `role` is the dialled daemon's; `global_id` is zero before a monitor assigned one.
     pub fn new(role: AuthRole, name: AuthName, global_id: GlobalId) -> AuthNoneClient {
-        AuthNoneClient {
-            role,
-            name,
-            global_id,
-        }
+        AuthNoneClient { role, name, global_id }
     }
 }
 

@@ -22,14 +22,8 @@ pub enum SessionError {
     Malformed { tag: Tag, error: DecodeError },
     #[error("handshake takes more frames than any valid one")]
     EndlessHandshake,
-    #[error(
-        "peer refuses authentication method {method:?} with result {result}; it allows {allowed:?}"
-    )]
-    AuthRefused {
-        method: AuthMethod,
-        result: i32,
-        allowed: Vec<AuthMethod>,
-    },
+    #[error("peer refuses authentication method {method:?} with result {result}; it allows {allowed:?}")]
+    AuthRefused { method: AuthMethod, result: i32, allowed: Vec<AuthMethod> },
     #[error("authentication failed: {0}")]
     Auth(&'static str),
     #[error("peer chose connection mode {0:?}, which was not offered")]
@@ -37,22 +31,13 @@ pub enum SessionError {
     #[error("peer's signature of the handshake is wrong")]
     BadSignature,
     #[error("peer is a {found:?}, expected a {expected:?}")]
-    WrongPeerType {
-        found: EntityType,
-        expected: EntityType,
-    },
+    WrongPeerType { found: EntityType, expected: EntityType },
     /// The address dialled belongs to someone else by now.
     #[error("peer has addresses {found}, dialled {expected}")]
-    WrongPeerAddr {
-        found: EntityAddrVec,
-        expected: EntityAddr,
-    },
+    WrongPeerAddr { found: EntityAddrVec, expected: EntityAddr },
     /// The dialler wants someone who had this address before us.
     #[error("peer wants {wanted}, we are {ours}")]
-    NotTheTarget {
-        wanted: EntityAddr,
-        ours: EntityAddrVec,
-    },
+    NotTheTarget { wanted: EntityAddr, ours: EntityAddrVec },
     #[error("peer gives no address of its own")]
     NoAddress,
     #[error("features {0:?} are required and missing")]
@@ -71,11 +56,7 @@ pub enum SessionError {
     #[error("session is not ready for messages")]
     NotReady,
     #[error("message segment {segment} of {len} bytes exceeds {max}")]
-    MessageTooLarge {
-        segment: usize,
-        len: usize,
-        max: usize,
-    },
+    MessageTooLarge { segment: usize, len: usize, max: usize },
     #[error("session is closed")]
     Closed,
 }

@@ -75,23 +75,13 @@ pub enum FrameError {
     #[error("{tag:?} frame with {count} segments")]
     SegmentCount { tag: Tag, count: u8 },
     #[error("{tag:?} frame: segment {segment} of {len} bytes exceeds {max}")]
-    SegmentTooLarge {
-        tag: Tag,
-        segment: usize,
-        len: u32,
-        max: u32,
-    },
+    SegmentTooLarge { tag: Tag, segment: usize, len: u32, max: u32 },
     #[error("MESSAGE frame with a header of {0} bytes")]
     MessageHeaderLen(u32),
     #[error("{tag:?} frame ends in an empty segment")]
     EmptyLastSegment { tag: Tag },
     #[error("{tag:?} frame: segment {segment} checksum is {found:08x}, computed {computed:08x}")]
-    SegmentChecksum {
-        tag: Tag,
-        segment: usize,
-        found: u32,
-        computed: u32,
-    },
+    SegmentChecksum { tag: Tag, segment: usize, found: u32, computed: u32 },
     #[error("{tag:?} frame with invalid completion status {status:#x}")]
     LateStatus { tag: Tag, status: u8 },
     /// MESSAGE before the handshake is over.
@@ -179,12 +169,7 @@ impl Preamble {
         for segment in 0..count {
             let (len, max) = (lens[segment], max[segment]);
             if len > max {
-                return Err(FrameError::SegmentTooLarge {
-                    tag,
-                    segment,
-                    len,
-                    max,
-                });
+                return Err(FrameError::SegmentTooLarge { tag, segment, len, max });
             }
         }
         Ok(())
@@ -192,11 +177,8 @@ impl Preamble {
 }
 
 /// Limits of front, middle and data.
-pub(crate) const MESSAGE_LENS_MAX: [u32; 3] = [
-    limits::FRONT_LEN_MAX,
-    limits::MIDDLE_LEN_MAX,
-    limits::DATA_LEN_MAX,
-];
+pub(crate) const MESSAGE_LENS_MAX: [u32; 3] =
+    [limits::FRONT_LEN_MAX, limits::MIDDLE_LEN_MAX, limits::DATA_LEN_MAX];
 
 /// A received frame; every checksum held.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -227,11 +209,7 @@ impl FrameReader {
     pub fn new() -> FrameReader {
         FrameReader {
             part: Part::Preamble,
-            preamble: Preamble {
-                tag: Tag::Ack,
-                count: 0,
-                lens: [0; SEGMENTS_MAX],
-            },
+            preamble: Preamble { tag: Tag::Ack, count: 0, lens: [0; SEGMENTS_MAX] },
             segments: Default::default(),
             crcs: [0; SEGMENTS_MAX - 1],
         }
@@ -271,12 +249,7 @@ impl FrameReader {
                     let found = u32::from_le_bytes(raw);
                     if found != computed {
                         let tag = self.preamble.tag;
-                        return Err(FrameError::SegmentChecksum {
-                            tag,
-                            segment: 0,
-                            found,
-                            computed,
-                        });
+                        return Err(FrameError::SegmentChecksum { tag, segment: 0, found, computed });
                     }
                     self.part = self.after_segment(0);
                     if self.preamble.count == 1 {
@@ -307,19 +280,12 @@ impl FrameReader {
     }
 
     fn after_segment(&self, i: usize) -> Part {
-        if i + 1 < self.preamble.count {
-            Part::Segment(i + 1)
-        } else {
-            Part::Epilogue
-        }
+        if i + 1 < self.preamble.count { Part::Segment(i + 1) } else { Part::Epilogue }
     }
 
     fn finish(&mut self) -> Frame {
         self.part = Part::Preamble;
-        Frame {
-            tag: self.preamble.tag,
-            segments: std::mem::take(&mut self.segments),
-        }
+        Frame { tag: self.preamble.tag, segments: std::mem::take(&mut self.segments) }
     }
 
     /// False for a frame that its sender gave up half way: to be dropped.
@@ -329,10 +295,7 @@ impl FrameReader {
             LATE_STATUS_COMPLETE => {}
             LATE_STATUS_ABORTED => return Ok(false),
             _ => {
-                return Err(FrameError::LateStatus {
-                    tag,
-                    status: raw[0],
-                });
+                return Err(FrameError::LateStatus { tag, status: raw[0] });
             }
         }
         // Values of segments that are not counted differ between
@@ -342,12 +305,7 @@ impl FrameReader {
             let found = u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
             let computed = self.crcs[segment - 1];
             if found != computed {
-                return Err(FrameError::SegmentChecksum {
-                    tag,
-                    segment,
-                    found,
-                    computed,
-                });
+                return Err(FrameError::SegmentChecksum { tag, segment, found, computed });
             }
         }
         Ok(true)
@@ -356,19 +314,9 @@ impl FrameReader {
 
 /// Writes a frame of one segment.
 pub(crate) fn write_control(tx: &mut Tx, tag: Tag, body: &[u8]) {
-    assert!(
-        body.len() <= limits::CONTROL_LEN_MAX as usize,
-        "our own control frames are small"
-    );
+    assert!(body.len() <= limits::CONTROL_LEN_MAX as usize, "our own control frames are small");
     let lens = [body.len() as u32, 0, 0, 0];
-    tx.put(
-        &Preamble {
-            tag,
-            count: 1,
-            lens,
-        }
-        .encode(),
-    );
+    tx.put(&Preamble { tag, count: 1, lens }.encode());
     if !body.is_empty() {
         tx.put(body);
         tx.put(&ceph_crc32c(SEGMENT_CRC_SEED, body).to_le_bytes());
@@ -385,24 +333,12 @@ pub(crate) fn write_message(
     data: &[Bytes],
 ) {
     let data_len: usize = data.iter().map(Bytes::len).sum();
-    let lens = [
-        HEADER_LEN as u32,
-        front.len() as u32,
-        middle.len() as u32,
-        data_len as u32,
-    ];
+    let lens = [HEADER_LEN as u32, front.len() as u32, middle.len() as u32, data_len as u32];
     // Trailing empty segments are not counted.
     let count = 1 + lens.iter().rposition(|len| *len > 0).unwrap_or(0);
 
     let mut head = [0; PREAMBLE_LEN + HEADER_LEN + CRC_LEN];
-    head[..PREAMBLE_LEN].copy_from_slice(
-        &Preamble {
-            tag: Tag::Message,
-            count,
-            lens,
-        }
-        .encode(),
-    );
+    head[..PREAMBLE_LEN].copy_from_slice(&Preamble { tag: Tag::Message, count, lens }.encode());
     head[PREAMBLE_LEN..PREAMBLE_LEN + HEADER_LEN].copy_from_slice(header);
     let crc = ceph_crc32c(SEGMENT_CRC_SEED, header);
     head[PREAMBLE_LEN + HEADER_LEN..].copy_from_slice(&crc.to_le_bytes());
@@ -413,11 +349,7 @@ pub(crate) fn write_message(
 
     let mut epilogue = [0; EPILOGUE_LEN];
     epilogue[0] = LATE_STATUS_COMPLETE;
-    let rope = [
-        std::slice::from_ref(front),
-        std::slice::from_ref(middle),
-        data,
-    ];
+    let rope = [std::slice::from_ref(front), std::slice::from_ref(middle), data];
     for (i, pieces) in rope.iter().enumerate().take(count - 1) {
         let mut crc = SEGMENT_CRC_SEED;
         for piece in *pieces {

@@ -26,12 +26,7 @@ pub(crate) struct Rx {
 
 impl Rx {
     pub fn new() -> Rx {
-        Rx {
-            chunk: Bytes::new(),
-            partial: BytesMut::new(),
-            partial_crc: SEGMENT_CRC_SEED,
-            transcript: None,
-        }
+        Rx { chunk: Bytes::new(), partial: BytesMut::new(), partial_crc: SEGMENT_CRC_SEED, transcript: None }
     }
 
     pub fn record_transcript(&mut self) {
@@ -44,21 +39,13 @@ impl Rx {
 
     /// The caller has read the previous chunk to its end.
     pub fn feed(&mut self, chunk: Bytes) {
-        assert!(
-            self.chunk.is_empty(),
-            "the previous chunk is read to its end"
-        );
+        assert!(self.chunk.is_empty(), "the previous chunk is read to its end");
         self.chunk = chunk;
     }
 
     /// Frees everything: nothing more will be read.
     pub fn clear(&mut self) {
         *self = Rx::new();
-    }
-
-    /// Bytes held for an unfinished part.
-    pub fn partial_len(&self) -> usize {
-        self.partial.len()
     }
 
     /// Memory held for an unfinished part.
@@ -115,9 +102,7 @@ impl Rx {
         let have = self.partial.len();
         let now = self.chunk.len().min(len - have);
         if have + now > self.partial.capacity() {
-            let reserve = RESERVE_FIRST
-                .max((have + now).saturating_mul(RESERVE_FACTOR))
-                .min(len);
+            let reserve = RESERVE_FIRST.max((have + now).saturating_mul(RESERVE_FACTOR)).min(len);
             self.partial.reserve(reserve - have);
         }
         let piece = &self.chunk[..now];
@@ -173,10 +158,7 @@ mod tests {
         rx.feed(Bytes::from_static(b"ab"));
         assert!(rx.read_checked(3).is_none());
         rx.feed(Bytes::from_static(b"c"));
-        assert_eq!(
-            rx.read_checked(3).unwrap().1,
-            ceph_crc32c(SEGMENT_CRC_SEED, b"abc")
-        );
+        assert_eq!(rx.read_checked(3).unwrap().1, ceph_crc32c(SEGMENT_CRC_SEED, b"abc"));
     }
 
     #[test]

@@ -15,12 +15,7 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub fn new() -> Tx {
-        Tx {
-            pieces: VecDeque::new(),
-            tail: BytesMut::new(),
-            len: 0,
-            transcript: None,
-        }
+        Tx { pieces: VecDeque::new(), tail: BytesMut::new(), len: 0, transcript: None }
     }
 
     pub fn record_transcript(&mut self) {
