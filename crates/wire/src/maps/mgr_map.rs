@@ -1,3 +1,5 @@
+mod codec;
+
 use crate::types::{EntityAddrVec, Epoch};
 use base::WallTime;
 use std::collections::{BTreeMap, BTreeSet};

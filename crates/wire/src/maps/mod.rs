@@ -10,6 +10,7 @@
 //! what CRUSH says (the CRUSH map is an opaque blob here).
 
 mod bits;
+mod crush_classes;
 mod mgr_map;
 mod mon_map;
 mod object_stat_sum;
@@ -34,7 +35,7 @@ pub use mon_map::{MonInfo, MonMap};
 pub use object_stat_sum::ObjectStatSum;
 pub use osd_flags::OsdMapFlags;
 pub use osd_info::OsdInfo;
-pub use osd_map::{ErasureCodeProfile, OsdMap, StretchMode};
+pub use osd_map::{ApplyError, ErasureCodeProfile, OsdMap, StretchMode};
 pub use osd_map_incremental::OsdMapIncremental;
 pub use osd_state::OsdState;
 pub use osd_xinfo::OsdXInfo;
@@ -58,3 +59,10 @@ pub const REQUIRED_FEATURES: Features = Features(
         | Features::SERVER_OCTOPUS.0
         | Features::MSG_ADDR2.0,
 );
+
+/// The features on which the bytes of an OSDMap depend, as a Pacific monitor
+/// records them in an incremental.
+///
+/// Source: Ceph 16.2.15, src/osd/OSDMap.h (`SIGNIFICANT_FEATURES`), and a
+/// captured incremental.
+pub const SIGNIFICANT_FEATURES: Features = Features(0x0f00_0880_1021_2a04);

@@ -40,4 +40,9 @@ impl OsdMapFlags {
             | OsdMapFlags::PURGED_SNAPDIRS.0
             | OsdMapFlags::PGLOG_HARDLIMIT.0,
     );
+
+    /// How clusters before Luminous said which release they require.
+    pub const LEGACY_REQUIRE: OsdMapFlags = OsdMapFlags(
+        OsdMapFlags::REQUIRE_JEWEL.0 | OsdMapFlags::REQUIRE_KRAKEN.0 | OsdMapFlags::REQUIRE_LUMINOUS.0,
+    );
 }

@@ -1,3 +1,8 @@
+mod apply;
+pub(in crate::maps) mod codec;
+
+pub use apply::ApplyError;
+
 use super::{OsdInfo, OsdMapFlags, OsdState, OsdXInfo, PgPool, Release};
 use crate::types::{EntityAddr, EntityAddrVec, Epoch, IntervalSet, OsdId, PgId, PoolId, Uuid};
 use base::WallTime;
@@ -8,7 +13,7 @@ use std::collections::BTreeMap;
 pub type ErasureCodeProfile = BTreeMap<String, String>;
 
 /// A stretch cluster's state; absent in every other cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StretchMode {
     pub enabled: bool,
     pub bucket_count: u32,

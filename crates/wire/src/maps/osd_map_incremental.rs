@@ -1,4 +1,8 @@
-use super::{ErasureCodeProfile, OsdMapFlags, OsdState, OsdXInfo, PgPool, Release, StretchMode};
+mod codec;
+
+use super::{
+    ErasureCodeProfile, OsdMapFlags, OsdState, OsdXInfo, PgPool, Release, SIGNIFICANT_FEATURES, StretchMode,
+};
 use crate::features::Features;
 use crate::types::{EntityAddr, EntityAddrVec, Epoch, IntervalSet, OsdId, PgId, PoolId, Uuid};
 use base::WallTime;
@@ -122,7 +126,7 @@ impl OsdMapIncremental {
             new_uuid: BTreeMap::new(),
             new_xinfo: BTreeMap::new(),
             new_hb_front_up: BTreeMap::new(),
-            encode_features: Features::PACIFIC,
+            encode_features: SIGNIFICANT_FEATURES,
             new_nearfull_ratio: -1.0,
             new_full_ratio: -1.0,
             new_backfillfull_ratio: -1.0,

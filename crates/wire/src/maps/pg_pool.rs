@@ -1,3 +1,5 @@
+mod codec;
+
 use super::{PgMergeMeta, PoolFlags, PoolOpts, PoolSnapInfo, stable_mod};
 use crate::types::{Epoch, IntervalSet, PgId, PoolId, SnapId};
 use base::WallTime;
@@ -45,8 +47,8 @@ pub struct PeeringCrush {
 
 /// `pg_pool_t`: a pool.
 ///
-/// Shape:  `size >= 1`, `pg_num >= 1`, `pgp_num >= 1` in every pool that the
-///         decoder lets through.
+/// Shape:  counts and sizes are what the writer put there; 0 PGs give PG 0, not a
+///         panic.
 /// Source: Ceph 16.2.15, src/osd/osd_types.{h,cc} (`pg_pool_t`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct PgPool {

@@ -1,6 +1,7 @@
 //! Network addresses of daemons and clients.
 
 use crate::codec::{Decode, DecodeError, Decoder, Encode, Encoder, Result};
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -11,13 +12,29 @@ pub enum AddrType {
     Legacy,
     Msgr2,
     Any,
+    /// A network, in blocklists: the nonce is the length of its prefix.
+    Cidr,
+}
+
+impl AddrType {
+    fn as_u8(self) -> u8 {
+        match self {
+            AddrType::None => 0,
+            AddrType::Legacy => 1,
+            AddrType::Msgr2 => 2,
+            AddrType::Any => 3,
+            AddrType::Cidr => 4,
+        }
+    }
 }
 
 /// `entity_addr_t`: a socket address, the protocol spoken there, and a nonce
 /// that tells one process's life from the next on the same port.
 ///
+/// Shape:  ordered as Ceph compares them, byte by byte in memory: maps keyed by
+///         addresses are encoded in that order, and checksummed.
 /// Source: Ceph `src/msg/msg_types.h`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct EntityAddr {
     pub kind: AddrType,
     pub nonce: u32,
@@ -42,6 +59,41 @@ impl EntityAddr {
     pub fn is_blank(&self) -> bool {
         self.socket.is_none()
     }
+
+    /// The bytes of Ceph's `entity_addr_t` in memory on a little-endian machine.
+    fn comparison_key(&self) -> [u8; 36] {
+        let mut key = [0; 36];
+        key[0] = self.kind.as_u8();
+        key[4..8].copy_from_slice(&self.nonce.to_le_bytes());
+        match self.socket {
+            None => {}
+            Some(SocketAddr::V4(a)) => {
+                key[8..10].copy_from_slice(&FAMILY_IPV4.to_le_bytes());
+                key[10..12].copy_from_slice(&a.port().to_be_bytes());
+                key[12..16].copy_from_slice(&a.ip().octets());
+            }
+            Some(SocketAddr::V6(a)) => {
+                key[8..10].copy_from_slice(&FAMILY_IPV6.to_le_bytes());
+                key[10..12].copy_from_slice(&a.port().to_be_bytes());
+                key[12..16].copy_from_slice(&a.flowinfo().to_be_bytes());
+                key[16..32].copy_from_slice(&a.ip().octets());
+                key[32..36].copy_from_slice(&a.scope_id().to_le_bytes());
+            }
+        }
+        key
+    }
+}
+
+impl Ord for EntityAddr {
+    fn cmp(&self, other: &EntityAddr) -> Ordering {
+        self.comparison_key().cmp(&other.comparison_key())
+    }
+}
+
+impl PartialOrd for EntityAddr {
+    fn partial_cmp(&self, other: &EntityAddr) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for EntityAddr {
@@ -53,6 +105,7 @@ impl fmt::Display for EntityAddr {
             AddrType::Msgr2 => f.write_str("v2:")?,
             // Ceph prints addresses of type "any" bare.
             AddrType::Any => {}
+            AddrType::Cidr => f.write_str("cidr:")?,
         }
         write!(f, "{socket}/{}", self.nonce)
     }
@@ -68,12 +121,7 @@ impl Encode for EntityAddr {
     fn encode(&self, e: &mut Encoder) {
         e.u8(1);
         e.versioned(1, 1, |e| {
-            e.u32(match self.kind {
-                AddrType::None => 0,
-                AddrType::Legacy => 1,
-                AddrType::Msgr2 => 2,
-                AddrType::Any => 3,
-            });
+            e.u32(u32::from(self.kind.as_u8()));
             e.u32(self.nonce);
             match self.socket {
                 None => e.u32(0),
@@ -110,6 +158,7 @@ impl Decode for EntityAddr {
                 1 => AddrType::Legacy,
                 2 => AddrType::Msgr2,
                 3 => AddrType::Any,
+                4 => AddrType::Cidr,
                 _ => return Err(DecodeError::Invalid { what: "address type" }),
             };
             let nonce = d.u32()?;
