@@ -21,6 +21,7 @@ mod error;
 mod frame;
 pub mod limits;
 mod message;
+pub mod peer;
 mod rx;
 mod session;
 mod tx;

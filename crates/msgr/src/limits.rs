@@ -32,7 +32,7 @@ pub const DATA_LEN_MAX: u32 = (128 << 20) + (1 << 20);
 pub const PEER_BODY_LEN_MAX: u32 = DATA_LEN_MAX + (4 << 20);
 const _: () = assert!(PEER_BODY_LEN_MAX > DATA_LEN_MAX);
 
-/// Most bytes of a hello on an OSD-to-OSD link: 64 today, the rest is room for
+/// Most bytes of a hello on an OSD-to-OSD link: 60 today, the rest is room for
 /// later versions' fields (an authorizer among them).
 pub const PEER_HELLO_LEN_MAX: u32 = 4 << 10;
 
