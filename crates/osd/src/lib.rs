@@ -6,5 +6,15 @@
 //! - `exec`: what one client request does to one object; pure.
 //! - `pg`: one placement group: ordering, log, replication, peering, recovery.
 //! - `osd`: all PGs of one daemon, its maps, its peers, its reports.
+//! - `peer`: what OSDs say to each other.
+//!
+//! Design: `docs/design/0001-peering.md`. Protocol: `docs/protocol/osd-peer.md`.
 
+mod action;
+mod config;
 pub mod exec;
+mod osd;
+
+pub use action::{Action, Channel, Ctx, DownReason};
+pub use config::{OsdConfig, Sabotage};
+pub use osd::Osd;

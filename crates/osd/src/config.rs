@@ -1,0 +1,112 @@
+//! What an OSD is told when it starts.
+
+use base::Duration;
+use std::collections::BTreeMap;
+use wire::types::{EntityAddrVec, OsdId, Uuid};
+
+/// Shape:   durations as related by [`OsdConfig::assert_sane`].
+#[derive(Clone, Debug)]
+pub struct OsdConfig {
+    pub fsid: Uuid,
+    pub whoami: OsdId,
+    /// The store's identity.
+    pub uuid: Uuid,
+    /// Where clients reach us; carries this life's nonce.
+    pub client_addrs: EntityAddrVec,
+    /// Where other OSDs reach us.
+    pub cluster_addrs: EntityAddrVec,
+    pub hb_addrs: EntityAddrVec,
+    /// For `ceph osd metadata`: hostname, ceph_version, ….
+    pub metadata: BTreeMap<String, String>,
+    /// The version that `ceph tell osd.N version` shows.
+    pub version: String,
+
+    pub heartbeat_interval: Duration,
+    /// A peer silent for this long is reported.
+    pub heartbeat_grace: Duration,
+    /// How long a primary may serve reads after a replica granted a lease.
+    pub lease: Duration,
+    /// How long the granting replica keeps its promise: longer than `lease`, so
+    /// that clocks that drift a little and delays in processing do no harm.
+    pub lease_promise: Duration,
+    /// What is unanswered for this long is sent again.
+    pub retry_interval: Duration,
+    /// At least this often to the monitor.
+    pub report_interval: Duration,
+
+    /// Recoverable log entries kept per PG.
+    pub log_entries_max: usize,
+    /// Older entries kept only to recognise duplicates.
+    pub log_dups_max: usize,
+    /// Entries removed at once.
+    pub log_trim_batch: usize,
+
+    /// Objects being recovered or backfilled at once.
+    pub recovery_ops_max: usize,
+    /// Bytes of one recovery message.
+    pub recovery_chunk_len: u64,
+    /// Bytes of client requests held at once (waiting or in flight).
+    pub client_bytes_max: u64,
+    /// Client requests held at once.
+    pub client_ops_max: usize,
+    /// Bytes of input in one request (`osd_max_write_size`).
+    pub write_len_max: u64,
+    /// Requests taking longer count as slow.
+    pub complaint_time: Duration,
+
+    pub sabotage: Sabotage,
+}
+
+/// Deliberate bugs, so that the simulator can show that its checkers see them.
+/// Never set outside tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sabotage {
+    /// Acknowledges a write before anything is durable.
+    pub ack_before_commit: bool,
+    /// Executes a resent request again.
+    pub skip_dup_check: bool,
+    /// Accepts replication messages of any interval.
+    pub ignore_interval_check: bool,
+    /// Serves reads without a lease.
+    pub ignore_lease: bool,
+}
+
+impl OsdConfig {
+    pub fn new(fsid: Uuid, whoami: OsdId, uuid: Uuid) -> OsdConfig {
+        OsdConfig {
+            fsid,
+            whoami,
+            uuid,
+            client_addrs: EntityAddrVec::default(),
+            cluster_addrs: EntityAddrVec::default(),
+            hb_addrs: EntityAddrVec::default(),
+            metadata: BTreeMap::new(),
+            version: String::new(),
+            heartbeat_interval: Duration::from_millis(300),
+            heartbeat_grace: Duration::from_millis(1200),
+            lease: Duration::from_millis(800),
+            lease_promise: Duration::from_millis(1000),
+            retry_interval: Duration::from_millis(500),
+            report_interval: Duration::from_secs(1),
+            log_entries_max: 2000,
+            log_dups_max: 1000,
+            log_trim_batch: 100,
+            recovery_ops_max: 16,
+            recovery_chunk_len: 4 << 20,
+            client_bytes_max: 500 << 20,
+            client_ops_max: 10_000,
+            write_len_max: 90 << 20,
+            complaint_time: Duration::from_secs(30),
+            sabotage: Sabotage::default(),
+        }
+    }
+
+    /// The relations that safety and liveness rest on.
+    pub fn assert_sane(&self) {
+        assert!(self.lease < self.lease_promise);
+        assert!(self.heartbeat_interval * 2 < self.lease);
+        assert!(self.heartbeat_interval < self.heartbeat_grace);
+        assert!(self.log_entries_max > 0 && self.log_trim_batch > 0);
+        assert!(self.recovery_ops_max > 0 && self.recovery_chunk_len > 0);
+    }
+}
