@@ -4,11 +4,13 @@
 pub mod aligned;
 pub mod crc;
 pub mod errno;
+pub mod json;
 pub mod random;
 pub mod time;
 
 pub use aligned::AlignedBuf;
 pub use crc::{ceph_crc32c, crc32c};
 pub use errno::Errno;
+pub use json::Json;
 pub use random::Random;
 pub use time::{Duration, Time, WallTime};
