@@ -8,7 +8,7 @@
 use super::OsdMap;
 use crate::codec::{Decode, DecodeError};
 use crate::features::Features;
-use crate::maps::crush_classes::device_class_ids;
+use crate::maps::crush_summary::{CrushSummary, canonical};
 use crate::maps::{OsdInfo, OsdMapFlags, OsdMapIncremental, OsdState, OsdXInfo, Release};
 use crate::types::{EntityAddrVec, Epoch, OsdId, Uuid};
 use base::WallTime;
@@ -325,14 +325,12 @@ impl OsdMap {
         if inc.crush.is_empty() {
             return Ok(());
         }
-        self.crush = inc.crush.clone();
+        let summary = CrushSummary::of(&inc.crush)?;
+        self.crush = canonical(&inc.crush, &summary);
         if self.require_osd_release >= Release::LUMINOUS {
             self.crush_version = self.crush_version.wrapping_add(1);
         }
-        if !self.device_class_flags.is_empty() {
-            let classes = device_class_ids(&inc.crush)?;
-            self.device_class_flags.retain(|id, _| classes.contains(id));
-        }
+        self.device_class_flags.retain(|id, _| summary.class_names.contains_key(id));
         Ok(())
     }
 }
