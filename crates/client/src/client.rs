@@ -1,0 +1,466 @@
+//! The client's state: maps, sessions, requests in flight.
+
+use crate::backoff::Backoffs;
+use crate::request::ObjectRequest;
+use crate::target::Target;
+use base::{Errno, WallTime};
+use bytes::Bytes;
+use crush::CrushMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wire::maps::{OsdMap, OsdMapFlags, OsdMapIncremental, PgPool, PoolFlags};
+use wire::messages::osd_op::flags;
+use wire::messages::{
+    BackoffOp, Incoming, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdBackoff, MOsdMap, MOsdOp,
+    MOsdOpReply, OpResult, Outgoing, Payload, Subscription,
+};
+use wire::types::{EntityAddr, Epoch, HObject, OsdId, PoolId, SpgId, Uuid};
+use wire::{Decode, Features};
+
+/// A submitted request; the tid on the wire. Unique for the client's life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Shown to the monitor in subscriptions.
+    pub hostname: String,
+}
+
+/// What the host must do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    SendMon(Outgoing),
+    /// Open a session; answered by `on_osd_open` or `on_osd_closed`.
+    ConnectOsd {
+        osd: OsdId,
+        addr: EntityAddr,
+    },
+    DisconnectOsd(OsdId),
+    SendOsd {
+        osd: OsdId,
+        message: Outgoing,
+    },
+    Complete(RequestId, Completion),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub enum Completion {
+    Object { result: i32, ops: Vec<OpResult>, user_version: u64 },
+    Command { result: i32, status: String, output: Bytes },
+}
+
+struct InFlight {
+    request: ObjectRequest,
+    mtime: WallTime,
+    target: Option<Target>,
+    /// The session it was sent on; `None` while it waits.
+    sent_to: Option<OsdId>,
+    attempts: i32,
+}
+
+#[derive(Default)]
+struct OsdSession {
+    open: bool,
+    addr: Option<EntityAddr>,
+    backoffs: Backoffs,
+}
+
+pub struct Client {
+    config: ClientConfig,
+    fsid: Option<Uuid>,
+    map: Option<OsdMap>,
+    crush: Option<CrushMap>,
+    mon_open: bool,
+    mon_features: Features,
+    sessions: BTreeMap<OsdId, OsdSession>,
+    requests: BTreeMap<RequestId, InFlight>,
+    commands: BTreeMap<RequestId, MMonCommand>,
+    next_id: u64,
+    actions: VecDeque<Action>,
+}
+
+impl Client {
+    pub fn new(config: ClientConfig) -> Client {
+        Client {
+            config,
+            fsid: None,
+            map: None,
+            crush: None,
+            mon_open: false,
+            mon_features: Features::PACIFIC,
+            sessions: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            next_id: 1,
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The newest map known.
+    pub fn map(&self) -> Option<&OsdMap> {
+        self.map.as_ref()
+    }
+
+    pub fn pool_id(&self, name: &str) -> Option<PoolId> {
+        self.map.as_ref()?.pool_by_name(name).map(|(id, _)| id)
+    }
+
+    pub fn pending(&self) -> usize {
+        self.requests.len() + self.commands.len()
+    }
+
+    /// The OSDs that hold an object now, primary first: for read-back of every copy.
+    pub fn target(&self, request: &ObjectRequest) -> Option<Target> {
+        Target::calc(self.map.as_ref()?, self.crush.as_ref()?, request)
+    }
+
+    /// Queues a request; it is sent as soon as its PG has a primary.
+    pub fn submit(&mut self, request: ObjectRequest, mtime: WallTime) -> RequestId {
+        let id = self.next_request_id();
+        self.requests.insert(id, InFlight { request, mtime, target: None, sent_to: None, attempts: 0 });
+        self.retarget(id);
+        id
+    }
+
+    /// Queues a command for the monitor: one JSON object, and bulk input.
+    pub fn command(&mut self, json: String, input: Bytes) -> RequestId {
+        let id = self.next_request_id();
+        let fsid = self.fsid.unwrap_or(Uuid::ZERO);
+        self.commands.insert(id, MMonCommand { fsid, cmd: vec![json], input });
+        if self.mon_open {
+            self.send_command(id);
+        }
+        id
+    }
+
+    /// Forgets a request; its reply, if any comes, is ignored. A write may
+    /// have taken effect or not.
+    pub fn cancel(&mut self, id: RequestId) {
+        self.requests.remove(&id);
+        self.commands.remove(&id);
+    }
+
+    fn next_request_id(&mut self) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+
+    // ---- the monitor's session ----
+
+    pub fn on_mon_open(&mut self, features: Features) {
+        self.mon_open = true;
+        self.mon_features = features;
+        let start = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
+        let what = BTreeMap::from([("osdmap".to_string(), Subscription { start, once: false })]);
+        let subscribe = MMonSubscribe { what, hostname: self.config.hostname.clone() };
+        self.send_mon(&subscribe, 0);
+        let waiting: Vec<RequestId> = self.commands.keys().copied().collect();
+        for id in waiting {
+            self.send_command(id);
+        }
+    }
+
+    pub fn on_mon_closed(&mut self) {
+        self.mon_open = false;
+    }
+
+    pub fn on_mon_message(&mut self, message: &Incoming) -> Result<(), wire::DecodeError> {
+        match message.kind {
+            MOsdMap::KIND => self.on_map(message.decode(self.mon_features)?),
+            MMonCommandAck::KIND => {
+                let ack: MMonCommandAck = message.decode(self.mon_features)?;
+                let id = RequestId(message.tid);
+                if self.commands.remove(&id).is_some() {
+                    let done =
+                        Completion::Command { result: ack.result, status: ack.status, output: ack.output };
+                    self.actions.push_back(Action::Complete(id, done));
+                }
+                Ok(())
+            }
+            // Maps and settings that this client has no use for.
+            _ => Ok(()),
+        }
+    }
+
+    fn send_mon<P: Payload>(&mut self, payload: &P, tid: u64) {
+        self.actions.push_back(Action::SendMon(Outgoing::new(payload, tid, self.mon_features)));
+    }
+
+    fn send_command(&mut self, id: RequestId) {
+        let command = self.commands[&id].clone();
+        self.send_mon(&command, id.0);
+    }
+
+    // ---- maps ----
+
+    fn on_map(&mut self, message: MOsdMap) -> Result<(), wire::DecodeError> {
+        if self.fsid.is_some_and(|mine| mine != message.fsid) {
+            return Ok(());
+        }
+        let before = self.map.as_ref().map(|m| m.epoch);
+        // The newest full map serves when there is none yet or a gap cannot be bridged.
+        if let Some((epoch, full)) = message.fulls.last_key_value()
+            && self
+                .map
+                .as_ref()
+                .is_none_or(|m| *epoch > m.epoch && !message.incrementals.contains_key(&m.epoch.next()))
+        {
+            self.map = Some(OsdMap::from_bytes(full.clone(), Features::ALL)?);
+        }
+        while let Some(map) = &mut self.map
+            && let Some(bytes) = message.incrementals.get(&map.epoch.next())
+        {
+            let inc = OsdMapIncremental::from_bytes(bytes.clone(), Features::ALL)?;
+            map.apply(&inc).map_err(|_| wire::DecodeError::Invalid { what: "incremental map" })?;
+        }
+        let Some(map) = &self.map else { return Ok(()) };
+        if before == Some(map.epoch) {
+            return Ok(());
+        }
+        self.fsid = Some(message.fsid);
+        self.crush =
+            Some(CrushMap::decode(&map.crush).map_err(|_| wire::DecodeError::Invalid { what: "CRUSH map" })?);
+        self.drop_dead_sessions();
+        let all: Vec<RequestId> = self.requests.keys().copied().collect();
+        for id in all {
+            self.retarget(id);
+        }
+        Ok(())
+    }
+
+    /// Sessions to OSDs that the map says are down, or live elsewhere now.
+    fn drop_dead_sessions(&mut self) {
+        let map = self.map.as_ref().expect("called with a map");
+        let dead: BTreeSet<OsdId> = self
+            .sessions
+            .iter()
+            .filter(|(osd, s)| !map.is_up(**osd) || client_addr(map, **osd) != s.addr)
+            .map(|(osd, _)| *osd)
+            .collect();
+        for osd in dead {
+            self.sessions.remove(&osd);
+            self.actions.push_back(Action::DisconnectOsd(osd));
+            self.forget_sent(osd);
+        }
+    }
+
+    fn forget_sent(&mut self, osd: OsdId) {
+        for op in self.requests.values_mut().filter(|op| op.sent_to == Some(osd)) {
+            op.sent_to = None;
+        }
+    }
+
+    // ---- OSD sessions ----
+
+    pub fn on_osd_open(&mut self, osd: OsdId) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        session.open = true;
+        session.backoffs = Backoffs::default();
+        self.send_waiting(osd);
+    }
+
+    /// The session ended or could not be opened. The host should call
+    /// [`Client::reconnect_osd`] after a pause if requests still want it.
+    pub fn on_osd_closed(&mut self, osd: OsdId) {
+        if let Some(session) = self.sessions.get_mut(&osd) {
+            session.open = false;
+        }
+        self.forget_sent(osd);
+    }
+
+    /// Dials again if the OSD is still up in the map and wanted.
+    pub fn reconnect_osd(&mut self, osd: OsdId) {
+        if self.sessions.remove(&osd).is_some_and(|s| s.open) {
+            unreachable!("reconnecting an open session");
+        }
+        let wanted =
+            self.requests.values().any(|op| op.target.as_ref().and_then(Target::primary) == Some(osd));
+        if wanted {
+            self.ensure_session(osd);
+        }
+    }
+
+    fn ensure_session(&mut self, osd: OsdId) -> bool {
+        if let Some(session) = self.sessions.get(&osd) {
+            return session.open;
+        }
+        let addr = self.map.as_ref().and_then(|m| client_addr(m, osd));
+        if let Some(addr) = addr {
+            self.sessions.insert(osd, OsdSession { addr: Some(addr), ..OsdSession::default() });
+            self.actions.push_back(Action::ConnectOsd { osd, addr });
+        }
+        false
+    }
+
+    pub fn on_osd_message(&mut self, osd: OsdId, message: &Incoming) -> Result<(), wire::DecodeError> {
+        match message.kind {
+            MOsdMap::KIND => self.on_map(message.decode(Features::ALL)?),
+            MOsdOpReply::KIND => {
+                let reply = message.decode(Features::ALL)?;
+                self.on_reply(osd, RequestId(message.tid), reply);
+                Ok(())
+            }
+            MOsdBackoff::KIND => {
+                self.on_backoff(osd, message.decode(Features::ALL)?);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_reply(&mut self, osd: OsdId, id: RequestId, reply: MOsdOpReply) {
+        let Some(op) = self.requests.get_mut(&id) else { return };
+        // An answer to an earlier attempt over another session.
+        if op.sent_to != Some(osd) || reply.retry_attempt != op.attempts - 1 {
+            return;
+        }
+        if reply.result == Errno::EAGAIN.negative() {
+            op.sent_to = None;
+            self.retarget(id);
+            return;
+        }
+        self.requests.remove(&id);
+        let done =
+            Completion::Object { result: reply.result, ops: reply.ops, user_version: reply.user_version };
+        self.actions.push_back(Action::Complete(id, done));
+    }
+
+    fn on_backoff(&mut self, osd: OsdId, backoff: MOsdBackoff) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        match backoff.op {
+            BackoffOp::Block => {
+                session.backoffs.block(&backoff);
+                for op in self.requests.values_mut().filter(|op| op.sent_to == Some(osd)) {
+                    let Some(target) = &op.target else { continue };
+                    let object = hobject(&op.request, target);
+                    if target.pg == backoff.pg.pg && session.backoffs.blocks(target.pg, &object) {
+                        op.sent_to = None;
+                    }
+                }
+                let ack = Outgoing::new(&Backoffs::ack(&backoff), 0, Features::ALL);
+                self.actions.push_back(Action::SendOsd { osd, message: ack });
+            }
+            BackoffOp::Unblock => {
+                if session.backoffs.unblock(&backoff) {
+                    self.send_waiting(osd);
+                }
+            }
+            BackoffOp::AckBlock => {}
+        }
+    }
+
+    // ---- sending ----
+
+    /// Points a request at its OSD under the current map; sends it unless it
+    /// has already gone to the same PG interval.
+    fn retarget(&mut self, id: RequestId) {
+        let (Some(map), Some(crush)) = (&self.map, &self.crush) else { return };
+        let op = self.requests.get_mut(&id).expect("a known request");
+        let Some(target) = Target::calc(map, crush, &op.request) else {
+            self.requests.remove(&id);
+            let gone = Completion::Object { result: Errno::ENOENT.negative(), ops: vec![], user_version: 0 };
+            self.actions.push_back(Action::Complete(id, gone));
+            return;
+        };
+        if op.target.as_ref() != Some(&target) {
+            op.target = Some(target);
+            op.sent_to = None;
+        }
+        if op.sent_to.is_none() {
+            self.send(id);
+        }
+    }
+
+    fn send_waiting(&mut self, osd: OsdId) {
+        let ids: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, op)| op.sent_to.is_none())
+            .filter(|(_, op)| op.target.as_ref().and_then(Target::primary) == Some(osd))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.send(id);
+        }
+    }
+
+    /// Sends now if the way is free; otherwise an event will call again.
+    fn send(&mut self, id: RequestId) {
+        let op = &self.requests[&id];
+        let Some(target) = op.target.clone() else { return };
+        let Some(osd) = target.primary() else { return };
+        if self.is_paused(&op.request) || !self.ensure_session(osd) {
+            return;
+        }
+        let op = &self.requests[&id];
+        if self.sessions[&osd].backoffs.blocks(target.pg, &hobject(&op.request, &target)) {
+            return;
+        }
+        let epoch = self.map.as_ref().map_or(Epoch(0), |m| m.epoch);
+        let op = self.requests.get_mut(&id).expect("a known request");
+        op.sent_to = Some(osd);
+        op.attempts += 1;
+        let message = Outgoing::new(&encode_request(op, &target, epoch), id.0, Features::ALL);
+        self.actions.push_back(Action::SendOsd { osd, message });
+    }
+
+    /// Ceph's clients hold writes back while the cluster or pool is full.
+    fn is_paused(&self, request: &ObjectRequest) -> bool {
+        let Some(map) = &self.map else { return true };
+        let write = request.is_write();
+        let pause = if write { OsdMapFlags::PAUSEWR } else { OsdMapFlags::PAUSERD };
+        if map.test_flag(pause) {
+            return true;
+        }
+        let insists = request.extra_flags & (flags::FULL_TRY | flags::FULL_FORCE) != 0;
+        let pool_full = |pool: &PgPool| {
+            pool.flags.contains(PoolFlags::FULL) || pool.flags.contains(PoolFlags::FULL_QUOTA)
+        };
+        let full = map.test_flag(OsdMapFlags::FULL) || map.pool(request.locator.pool).is_some_and(pool_full);
+        write && full && !insists
+    }
+}
+
+fn client_addr(map: &OsdMap, osd: OsdId) -> Option<EntityAddr> {
+    map.client_addrs(osd)?.msgr2().copied()
+}
+
+fn hobject(request: &ObjectRequest, target: &Target) -> HObject {
+    HObject {
+        pool: request.locator.pool,
+        hash: target.raw_hash,
+        nspace: request.locator.nspace.clone(),
+        key: if request.locator.key == request.object { String::new() } else { request.locator.key.clone() },
+        name: request.object.clone(),
+        snap: request.snap,
+        is_max: false,
+    }
+}
+
+fn encode_request(op: &InFlight, target: &Target, epoch: Epoch) -> MOsdOp {
+    let request = &op.request;
+    let retry = if op.attempts > 1 { flags::RETRY } else { 0 };
+    MOsdOp {
+        pg: SpgId::replicated(target.pg),
+        raw_hash: target.raw_hash,
+        epoch,
+        flags: request.message_flags() | retry,
+        reqid: None,
+        client_inc: 0,
+        mtime: op.mtime,
+        locator: request.locator.clone(),
+        object: request.object.clone(),
+        ops: request.ops.clone(),
+        snap: request.snap,
+        snap_seq: request.snap_seq,
+        snaps: request.snaps.clone(),
+        retry_attempt: op.attempts - 1,
+        features: Features::PACIFIC.0,
+    }
+}

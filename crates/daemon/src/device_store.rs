@@ -1,0 +1,27 @@
+//! What the OSD's driver asks of a store that lives on a device, besides what
+//! the OSD core asks ([`store::ObjectStore`]).
+
+use env::{DiskRequest, DiskResult};
+use store::ObjectStore;
+use wire::types::Uuid;
+
+/// Calling order: until [`OpenState::Open`], only the disk calls; then, in each
+/// batch, disk completions, core calls, [`DeviceStore::commit`], disk requests.
+pub trait DeviceStore: ObjectStore {
+    fn open_state(&self) -> OpenState;
+    /// The store's own identity, once open.
+    fn uuid(&self) -> Uuid;
+    /// Ends a batch: everything queued since the last call becomes one commit.
+    fn commit(&mut self);
+    fn poll_disk(&mut self) -> Option<DiskRequest>;
+    fn on_disk_done(&mut self, token: u64, result: DiskResult);
+    /// The store can promise nothing any more: the process must end.
+    fn fatal_error(&self) -> Option<String>;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenState {
+    Opening,
+    Open,
+    Failed(String),
+}

@@ -1,0 +1,1 @@
+//! Durable map stores for the monitor.
