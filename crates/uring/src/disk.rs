@@ -1,0 +1,355 @@
+//! The node's one device: a regular file or a block device.
+
+#![allow(unsafe_code)]
+
+use crate::sys::check;
+use base::Duration;
+use env::DiskInfo;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A regular file's block: the file system's own, so that no transfer is a
+/// read-modify-write inside it.
+const FILE_BLOCK_LEN: u32 = 4096;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskOptions {
+    /// Creates a missing or empty regular file with this length. The file is
+    /// sparse unless `preallocate` is set.
+    /// Units: bytes, a multiple of 4096.
+    pub create_len: Option<u64>,
+    /// Reserves a created file's space at once, so that a full file system
+    /// shows when the device is created and not under a write.
+    pub preallocate: bool,
+}
+
+/// An opened device, locked against every other process.
+#[derive(Debug)]
+pub struct Disk {
+    file: File,
+    info: DiskInfo,
+    direct: bool,
+    /// A block device without a volatile cache keeps what it has completed.
+    flush_is_free: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiskOpenError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: in use by another process")]
+    InUse { path: PathBuf },
+    #[error("{path}: neither a regular file nor a block device")]
+    WrongKind { path: PathBuf },
+    #[error("{path}: does not exist, and no size to create it with was given")]
+    Missing { path: PathBuf },
+    #[error("{path}: {len_bytes} bytes is not a usable length; need a multiple of {block_len}")]
+    BadLength {
+        path: PathBuf,
+        len_bytes: u64,
+        block_len: u32,
+    },
+}
+
+impl Disk {
+    /// Opens, and when asked creates, the device at `path`.
+    ///
+    /// Uses direct I/O where the file system takes it; else says so in the log
+    /// and goes through the page cache, where `Flush` still means durable.
+    ///
+    /// Errors: see [`DiskOpenError`]; an existing file's length is never changed.
+    pub fn open(path: &Path, options: DiskOptions) -> Result<Disk, DiskOpenError> {
+        let fail = |source| DiskOpenError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        check_create_len(path, options)?;
+        let (file, direct) = open_direct_or_buffered(path, options)?;
+        lock(&file).map_err(|error| match error.raw_os_error() {
+            Some(libc::EWOULDBLOCK) => DiskOpenError::InUse {
+                path: path.to_owned(),
+            },
+            _ => fail(error),
+        })?;
+        let metadata = file.metadata().map_err(fail)?;
+        let kind = metadata.file_type();
+        let info = if kind.is_block_device() {
+            block_device_info(&file, metadata.rdev()).map_err(fail)?
+        } else if kind.is_file() {
+            if metadata.len() == 0 {
+                create_content(path, &file, options)?;
+            }
+            DiskInfo {
+                len_bytes: file.metadata().map_err(fail)?.len(),
+                block_len: FILE_BLOCK_LEN,
+                volatile_cache: true,
+            }
+        } else {
+            return Err(DiskOpenError::WrongKind {
+                path: path.to_owned(),
+            });
+        };
+        let usable = info.len_bytes - info.len_bytes % u64::from(info.block_len);
+        if usable == 0 || (kind.is_file() && usable != info.len_bytes) {
+            return Err(DiskOpenError::BadLength {
+                path: path.to_owned(),
+                len_bytes: info.len_bytes,
+                block_len: info.block_len,
+            });
+        }
+        let flush_is_free = kind.is_block_device() && direct && !info.volatile_cache;
+        Ok(Disk {
+            file,
+            info,
+            direct,
+            flush_is_free,
+        })
+    }
+
+    pub fn info(&self) -> DiskInfo {
+        self.info
+    }
+
+    /// Whether transfers bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    pub(crate) fn flush_is_free(&self) -> bool {
+        self.flush_is_free
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+fn open_direct_or_buffered(
+    path: &Path,
+    options: DiskOptions,
+) -> Result<(File, bool), DiskOpenError> {
+    let fail = |source| DiskOpenError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let mut flags = libc::O_CLOEXEC;
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_block_device() => {
+            // The kernel refuses a device that is mounted or claimed.
+            flags |= libc::O_EXCL;
+        }
+        Ok(metadata) if metadata.is_file() => {}
+        // Opening a pipe or a terminal could block or do something.
+        Ok(_) => {
+            return Err(DiskOpenError::WrongKind {
+                path: path.to_owned(),
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if options.create_len.is_none() {
+                return Err(DiskOpenError::Missing {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        Err(error) => return Err(fail(error)),
+    }
+    let open = |flags: i32| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(options.create_len.is_some() && flags & libc::O_EXCL == 0)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(path)
+    };
+    match open(flags | libc::O_DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            tracing::warn!(path = %path.display(), "no direct I/O here: using the page cache");
+            Ok((open(flags).map_err(fail)?, false))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(DiskOpenError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+/// Before anything is created, so that a refusal leaves nothing behind.
+fn check_create_len(path: &Path, options: DiskOptions) -> Result<(), DiskOpenError> {
+    match options.create_len {
+        Some(len_bytes)
+            if len_bytes == 0 || !len_bytes.is_multiple_of(u64::from(FILE_BLOCK_LEN)) =>
+        {
+            let path = path.to_owned();
+            Err(DiskOpenError::BadLength {
+                path,
+                len_bytes,
+                block_len: FILE_BLOCK_LEN,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn create_content(path: &Path, file: &File, options: DiskOptions) -> Result<(), DiskOpenError> {
+    let fail = |source| DiskOpenError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let Some(len_bytes) = options.create_len else {
+        return Ok(()); // an empty file: refused by the length check
+    };
+    if options.preallocate {
+        let len = libc::off_t::try_from(len_bytes)
+            .map_err(|_| fail(io::Error::from_raw_os_error(libc::EFBIG)))?;
+        // SAFETY: no pointers.
+        check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) }).map_err(fail)?;
+    } else {
+        file.set_len(len_bytes).map_err(fail)?;
+    }
+    // The length and the name must survive a power cut, or the first flush
+    // after it promises data in a file that is gone.
+    file.sync_all().map_err(fail)?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))
+        .and_then(|folder| folder.sync_all())
+        .map_err(fail)
+}
+
+/// How long a predecessor may take to disappear. The kernel takes a killed
+/// process's io_uring apart in the background, and its files with it.
+const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+
+/// Released with the descriptor, so a killed process leaves no lock behind.
+fn lock(file: &File) -> io::Result<()> {
+    let mut waited = Duration::ZERO;
+    loop {
+        // SAFETY: no pointers.
+        let result = check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) });
+        match result {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EWOULDBLOCK) && waited < LOCK_PATIENCE =>
+            {
+                std::thread::sleep(LOCK_RETRY);
+                waited += LOCK_RETRY;
+            }
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // A ring may hold the file open a little longer than we do.
+        // SAFETY: no pointers. Failure leaves what closing does anyway.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272u32 as libc::Ioctl;
+
+fn block_device_info(file: &File, device: u64) -> io::Result<DiskInfo> {
+    let mut len_bytes = 0u64;
+    let mut block_len: libc::c_int = 0;
+    // SAFETY: each request writes one value of the type given to it.
+    unsafe {
+        check(libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &mut len_bytes))?;
+        check(libc::ioctl(file.as_raw_fd(), BLKSSZGET, &mut block_len))?;
+    }
+    let block_len = u32::try_from(block_len).unwrap_or(0);
+    if !matches!(block_len, 512 | 4096) {
+        return Err(io::Error::other(format!(
+            "logical blocks of {block_len} bytes"
+        )));
+    }
+    Ok(DiskInfo {
+        len_bytes,
+        block_len,
+        volatile_cache: has_volatile_cache(device),
+    })
+}
+
+/// What the kernel knows of the device's cache; when it says nothing, assume
+/// the worst.
+fn has_volatile_cache(device: u64) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // A partition has no queue of its own: it is a folder inside its disk's.
+    ["queue/write_cache", "../queue/write_cache"]
+        .iter()
+        .find_map(|name| std::fs::read_to_string(folder.join(name)).ok())
+        .is_none_or(|text| text.trim() != "write through")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sized(len: u64) -> DiskOptions {
+        DiskOptions {
+            create_len: Some(len),
+            preallocate: false,
+        }
+    }
+
+    #[test]
+    fn a_file_is_created_once_and_then_keeps_its_length() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("disk");
+        let disk = Disk::open(&path, sized(1 << 20)).expect("created");
+        assert_eq!(disk.info().len_bytes, 1 << 20);
+        assert!(disk.info().volatile_cache);
+        drop(disk);
+        let disk = Disk::open(&path, sized(1 << 30)).expect("opened");
+        assert_eq!(disk.info().len_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn a_disk_is_opened_once_at_a_time() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("disk");
+        let first = Disk::open(&path, sized(1 << 20)).expect("created");
+        let second = Disk::open(&path, DiskOptions::default());
+        assert!(
+            matches!(second, Err(DiskOpenError::InUse { .. })),
+            "{second:?}"
+        );
+        drop(first);
+        Disk::open(&path, DiskOptions::default()).expect("the lock goes with the disk");
+    }
+
+    #[test]
+    fn unusable_paths_are_refused_with_their_reason() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let missing = Disk::open(&folder.path().join("none"), DiskOptions::default());
+        assert!(matches!(missing, Err(DiskOpenError::Missing { .. })));
+        let odd = Disk::open(&folder.path().join("odd"), sized(1000));
+        assert!(matches!(
+            odd,
+            Err(DiskOpenError::BadLength {
+                len_bytes: 1000,
+                ..
+            })
+        ));
+        assert!(
+            !folder.path().join("odd").exists(),
+            "a refusal leaves nothing behind"
+        );
+        let kind = Disk::open(Path::new("/dev/null"), DiskOptions::default());
+        assert!(matches!(kind, Err(DiskOpenError::WrongKind { .. })));
+        assert!(matches!(
+            Disk::open(folder.path(), DiskOptions::default()),
+            Err(DiskOpenError::WrongKind { .. })
+        ));
+    }
+}

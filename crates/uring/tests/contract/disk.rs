@@ -1,0 +1,292 @@
+//! The device.
+
+use crate::support::{Step, config, drive};
+use base::{AlignedBuf, Random};
+use bytes::Bytes;
+use env::{DiskError, DiskOp, DiskRequest, DiskResult, Env, Event};
+use std::collections::BTreeMap;
+use std::path::Path;
+use tempfile::TempDir;
+use uring::{Backend, Disk, DiskOptions};
+
+contract!(
+    writes_flushes_and_reads_back,
+    many_requests_complete_once_each,
+    vectored_write_of_many_pieces,
+    requests_outside_or_unaligned_are_refused,
+    file_that_shrank_gives_an_error,
+    discard_succeeds,
+    no_disk_says_so,
+    exit_waits_for_the_last_write,
+);
+
+const LEN: u64 = 64 << 20;
+
+fn open(folder: &TempDir) -> Disk {
+    // /tmp may be memory; direct I/O is tested where the build folder is.
+    let options = DiskOptions {
+        create_len: Some(LEN),
+        ..DiskOptions::default()
+    };
+    Disk::open(&folder.path().join("disk"), options).expect("a new file")
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder")
+}
+
+fn block(fill: u8, len: usize) -> Bytes {
+    AlignedBuf::copy_of(&vec![fill; len]).freeze()
+}
+
+fn write(offset: u64, data: Vec<Bytes>) -> DiskOp {
+    DiskOp::Write { offset, data }
+}
+
+/// Runs one list of requests after the other, each list at once; the results
+/// by token, which is the request's number.
+fn perform(backend: Backend, disk: Option<Disk>, steps: Vec<Vec<DiskOp>>) -> Vec<DiskResult> {
+    let mut config = config(backend);
+    config.disk = disk;
+    let mut steps = steps.into_iter();
+    let (mut next_token, mut waiting) = (0, 0);
+    let mut results = BTreeMap::new();
+    let mut advance = move |env: &mut dyn Env| -> u64 {
+        let Some(step) = steps.next() else {
+            env.exit(0);
+            return 0;
+        };
+        let count = step.len() as u64;
+        for op in step {
+            env.submit(DiskRequest {
+                token: next_token,
+                op,
+            });
+            next_token += 1;
+        }
+        count
+    };
+    drive(config, |env, step| match step {
+        Step::Start => waiting = advance(env),
+        Step::Event(Event::DiskDone { token, result }) => {
+            assert!(
+                results.insert(token, result).is_none(),
+                "{token} was answered before"
+            );
+            waiting -= 1;
+            if waiting == 0 {
+                waiting = advance(env);
+            }
+        }
+        Step::Event(other) => panic!("unexpected {other:?}"),
+        Step::BatchEnd => {}
+    });
+    results.into_values().collect()
+}
+
+fn writes_flushes_and_reads_back(backend: Backend) {
+    let folder = folder();
+    let results = perform(
+        backend,
+        Some(open(&folder)),
+        vec![
+            vec![write(8192, vec![block(1, 4096), block(2, 8192)])],
+            vec![DiskOp::Flush],
+            vec![DiskOp::Read {
+                offset: 4096,
+                len: 20480,
+            }],
+        ],
+    );
+    assert_eq!(results[0], Ok(Bytes::new()));
+    assert_eq!(results[1], Ok(Bytes::new()));
+    let read = results[2].clone().expect("inside the device");
+    let expected = [vec![0; 4096], vec![1; 4096], vec![2; 8192], vec![0; 4096]].concat();
+    assert!(read == expected);
+    assert_eq!(read.as_ptr() as usize % base::aligned::ALIGNMENT, 0);
+    let file = std::fs::read(folder.path().join("disk")).expect("the file");
+    assert!(file[8192..12288] == [1; 4096]);
+}
+
+fn many_requests_complete_once_each(backend: Backend) {
+    let folder = folder();
+    let mut random = Random::from_seed(11);
+    let blocks: Vec<u64> = (0..2000).map(|_| random.below(LEN / 4096)).collect();
+    let fill = |number: u64| (number % 251) as u8;
+    // A block written twice at once would be a race, of the node's making.
+    let mut distinct = blocks.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let writes: Vec<_> = distinct
+        .iter()
+        .map(|number| write(number * 4096, vec![block(fill(*number), 4096)]))
+        .collect();
+    let reads: Vec<_> = blocks
+        .iter()
+        .map(|number| DiskOp::Read {
+            offset: number * 4096,
+            len: 4096,
+        })
+        .collect();
+    let written = writes.len();
+    let results = perform(
+        backend,
+        Some(open(&folder)),
+        vec![writes, vec![DiskOp::Flush], reads],
+    );
+    for (result, number) in results[written + 1..].iter().zip(&blocks) {
+        let data = result.as_ref().expect("inside the device");
+        assert!(data[..] == [fill(*number); 4096], "block {number}");
+    }
+}
+
+fn vectored_write_of_many_pieces(backend: Backend) {
+    let folder = folder();
+    // More pieces than one system call takes.
+    let pieces: Vec<_> = (0..1500u32)
+        .map(|number| block(number as u8, 4096))
+        .collect();
+    let whole = pieces.concat();
+    let results = perform(
+        backend,
+        Some(open(&folder)),
+        vec![
+            vec![write(4096, pieces)],
+            vec![DiskOp::Read {
+                offset: 4096,
+                len: whole.len() as u32,
+            }],
+        ],
+    );
+    assert_eq!(results[0], Ok(Bytes::new()));
+    assert!(results[1].as_ref().expect("inside the device")[..] == whole[..]);
+}
+
+fn requests_outside_or_unaligned_are_refused(backend: Backend) {
+    let folder = folder();
+    let odd = block(0, 8192);
+    let bad = vec![
+        DiskOp::Read {
+            offset: LEN,
+            len: 4096,
+        },
+        DiskOp::Read {
+            offset: LEN - 4096,
+            len: 8192,
+        },
+        DiskOp::Read {
+            offset: u64::MAX - 4095,
+            len: 4096,
+        },
+        DiskOp::Read {
+            offset: 100,
+            len: 4096,
+        },
+        DiskOp::Read {
+            offset: 0,
+            len: 100,
+        },
+        write(LEN, vec![block(0, 4096)]),
+        write(1, vec![block(0, 4096)]),
+        write(0, vec![odd.slice(512..4608)]),
+        DiskOp::Discard {
+            offset: LEN,
+            len: 4096,
+        },
+    ];
+    let count = bad.len();
+    let good = vec![
+        DiskOp::Read {
+            offset: LEN - 4096,
+            len: 4096,
+        },
+        write(0, Vec::new()),
+    ];
+    let results = perform(backend, Some(open(&folder)), vec![bad, good]);
+    assert!(
+        results[..count]
+            .iter()
+            .all(|result| *result == Err(DiskError::BadRange))
+    );
+    assert!(results[count..].iter().all(Result::is_ok));
+}
+
+fn file_that_shrank_gives_an_error(backend: Backend) {
+    let folder = folder();
+    let disk = open(&folder);
+    shrink(&folder.path().join("disk"));
+    let reads = vec![
+        DiskOp::Read {
+            offset: 1 << 20,
+            len: 4096,
+        },
+        DiskOp::Read {
+            offset: 4096,
+            len: 8192,
+        },
+    ];
+    let results = perform(backend, Some(disk), vec![reads]);
+    assert!(
+        results
+            .iter()
+            .all(|result| *result == Err(DiskError::Io { errno: libc::EIO }))
+    );
+}
+
+fn shrink(path: &Path) {
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("the file");
+    file.set_len(8192).expect("shrinks");
+}
+
+fn discard_succeeds(backend: Backend) {
+    let folder = folder();
+    let results = perform(
+        backend,
+        Some(open(&folder)),
+        vec![
+            vec![write(0, vec![block(9, 65536)])],
+            vec![DiskOp::Discard {
+                offset: 4096,
+                len: 8192,
+            }],
+            vec![DiskOp::Read {
+                offset: 0,
+                len: 65536,
+            }],
+        ],
+    );
+    assert_eq!(results[1], Ok(Bytes::new()));
+    let read = results[2].as_ref().expect("inside the device");
+    assert!(read[..4096] == [9; 4096] && read[12288..] == vec![9; 65536 - 12288]);
+}
+
+fn no_disk_says_so(backend: Backend) {
+    let results = perform(backend, None, vec![vec![DiskOp::Flush]]);
+    assert_eq!(
+        results,
+        [Err(DiskError::Io {
+            errno: libc::ENODEV
+        })]
+    );
+}
+
+fn exit_waits_for_the_last_write(backend: Backend) {
+    let folder = folder();
+    let mut config = config(backend);
+    config.disk = Some(open(&folder));
+    drive(config, |env, step| {
+        if let Step::Start = step {
+            assert_eq!(env.disk_info().map(|info| info.len_bytes), Some(LEN));
+            let op = write(0, vec![block(3, 1 << 20)]);
+            env.submit(DiskRequest { token: 0, op });
+            env.exit(0);
+        }
+    });
+    let file = std::fs::read(folder.path().join("disk")).expect("the file");
+    assert!(file[..1 << 20] == vec![3; 1 << 20]);
+    // The lock is gone with the reactor.
+    Disk::open(&folder.path().join("disk"), DiskOptions::default()).expect("free again");
+}
