@@ -239,7 +239,6 @@ impl CrushMap {
         self.buckets.get(slot(id)?)?.as_ref()
     }
 
-    #[allow(dead_code)]
     pub(crate) fn bucket_mut(&mut self, id: i32) -> Option<&mut Bucket> {
         self.buckets.get_mut(slot(id)?)?.as_mut()
     }
