@@ -11,11 +11,34 @@
 //! object is in flight where that matters (reads wait for writes to commit;
 //! writes see the store's state including queued transactions).
 
-use base::WallTime;
+//!
+//! Source: Ceph `src/osd/PrimaryLogPG.cc` (`execute_ctx`, `prepare_transaction`,
+//! `do_osd_ops`, `finish_ctx`).
+
+mod classify;
+mod copy;
+pub mod limits;
+mod object_info;
+mod ops;
+mod pg_list;
+mod staged;
+#[cfg(test)]
+mod tests;
+
+pub use classify::{Class, classify};
+pub use copy::read_whole;
+pub use object_info::{INFO_ATTR, InfoError, ObjectInfo};
+pub use pg_list::{PgListContext, execute_pg_op};
+
+use base::{Errno, WallTime};
 use bytes::Bytes;
+use ops::{Done, Surroundings};
+use staged::{StagedObject, Stop};
+use std::collections::BTreeMap;
 use store::{CollId, Mutation, ObjectId, ObjectStore, StoreError};
 use wire::maps::PgPool;
-use wire::messages::{MOsdOp, OpResult};
+use wire::messages::osd_op::{OpCode, flags, op_flags};
+use wire::messages::{MOsdOp, OpResult, OsdOp};
 use wire::types::{EVersion, Epoch, HObject, ReqId};
 
 /// The request and the state of the world it runs in.
@@ -64,9 +87,14 @@ pub struct CopiedObject {
     pub user_version: u64,
     pub mtime: WallTime,
     pub data: Bytes,
-    pub xattrs: std::collections::BTreeMap<String, Bytes>,
+    /// Users' xattrs, named as the store spells them, without the prefix.
+    pub xattrs: BTreeMap<String, Bytes>,
+    /// Omap was set, if only to nothing.
+    pub has_omap: bool,
     pub omap_header: Bytes,
-    pub omap: std::collections::BTreeMap<Bytes, Bytes>,
+    pub omap: BTreeMap<Bytes, Bytes>,
+    pub truncate_seq: u32,
+    pub truncate_size: u64,
 }
 
 /// What earlier calls asked for, with the outcomes.
@@ -87,6 +115,8 @@ pub struct Outcome {
     /// The object's user version: after the change, or as read.
     pub user_version: u64,
     pub effect: Effect,
+    /// Operations that were met and are not implemented: to count and to log by name.
+    pub unsupported: Vec<OpCode>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,9 +151,190 @@ pub struct StatDelta {
     pub omap_bytes: i64,
 }
 
-/// Runs the whole request.
+/// Runs the whole request. For operations on a PG see [`execute_pg_op`].
 pub fn execute(context: &Context<'_>, store: &dyn ObjectStore, fetched: &Fetched) -> Result<Outcome, Need> {
-    let _ = (context, store, fetched);
-    // Landed by the executor's first commit; until then nothing calls it.
-    Err(Need::Data(Vec::new()))
+    let request = context.request;
+    let class = match classify::check(context) {
+        Ok(class) => class,
+        Err(refusal) => return Ok(refuse(request, refusal.errno, refusal.unsupported)),
+    };
+    match run(context, class, store, fetched) {
+        Ok(outcome) => Ok(outcome),
+        Err(Stop::Need(need)) => Err(need),
+        Err(Stop::Abort(errno)) => Ok(refuse(request, errno, Vec::new())),
+        Err(Stop::Code(code)) => Ok(refuse(request, Errno(-code), Vec::new())),
+        Err(Stop::Data) => unreachable!("operations' needs are gathered where they run"),
+    }
+}
+
+/// The message as a whole failed: no operation ran, nothing is recorded.
+fn refuse(request: &MOsdOp, errno: Errno, unsupported: Vec<OpCode>) -> Outcome {
+    let ops = request.ops.iter().map(|op| reply_op(op, 0, Bytes::new())).collect();
+    Outcome { result: errno.negative(), ops, user_version: 0, effect: Effect::None, unsupported }
+}
+
+fn reply_op(op: &OsdOp, rval: i32, outdata: Bytes) -> OpResult {
+    let op = OsdOp { code: op.code, flags: op.flags, args: op.args, indata: Bytes::new() };
+    OpResult { op, rval, outdata }
+}
+
+/// What the operations together came to.
+struct Executed {
+    result: i32,
+    ops: Vec<OpResult>,
+    unsupported: Vec<OpCode>,
+    /// An operation was there that moves the user version.
+    user_modify: bool,
+}
+
+fn run(
+    context: &Context<'_>,
+    class: Class,
+    store: &dyn ObjectStore,
+    fetched: &Fetched,
+) -> Result<Outcome, Stop> {
+    let id = ObjectId { coll: context.coll, object: context.object.clone() };
+    let mut object = StagedObject::load(store, fetched, id)?;
+    if class == Class::Read && !object.exists {
+        return Err(Stop::Abort(Errno::ENOENT));
+    }
+    let executed = run_ops(context, &mut object, fetched)?;
+    if !object.needs.is_empty() {
+        return Err(Stop::Need(Need::Data(object.needs)));
+    }
+    Ok(match class {
+        Class::Write => finish_write(context, object, executed),
+        Class::Read | Class::PgOp => finish_read(object, executed),
+    })
+}
+
+fn run_ops(
+    context: &Context<'_>,
+    object: &mut StagedObject<'_>,
+    fetched: &Fetched,
+) -> Result<Executed, Stop> {
+    let requested = &context.request.ops;
+    let around = Surroundings { context, fetched };
+    let mut executed = Executed {
+        result: 0,
+        ops: Vec::with_capacity(requested.len()),
+        unsupported: Vec::new(),
+        user_modify: false,
+    };
+    let mut reply_len = 0;
+    for op in requested {
+        executed.user_modify |= op.code.is_write() && moves_user_version(op.code);
+        let (code, mut outdata) = match ops::run(object, op, &around) {
+            Ok(Done { code, outdata }) => (code.unwrap_or(executed.result), outdata),
+            Err(Stop::Code(code)) => (code, Bytes::new()),
+            // Go on, to learn what else is missing; this run's answers are thrown away.
+            Err(Stop::Data) => (0, Bytes::new()),
+            Err(Stop::Need(_)) if !object.needs.is_empty() => break,
+            Err(stop) => return Err(stop),
+        };
+        let mut code = code;
+        reply_len += outdata.len();
+        if reply_len > limits::REPLY_LEN_MAX {
+            outdata = Bytes::new();
+            code = Errno::EMSGSIZE.negative();
+        }
+        if !ops::is_supported(op.code) {
+            executed.unsupported.push(op.code);
+        }
+        executed.ops.push(reply_op(op, code, outdata));
+        executed.result = if code < 0 && op.flags & op_flags::FAILOK != 0 { 0 } else { code };
+        if executed.result < 0 {
+            break;
+        }
+    }
+    // Operations after a failing one have run no more.
+    let ran = executed.ops.len();
+    executed.ops.extend(requested[ran..].iter().map(|op| reply_op(op, 0, Bytes::new())));
+    Ok(executed)
+}
+
+/// COPY_FROM brings the source's; WATCH changes nothing that a user reads.
+fn moves_user_version(code: OpCode) -> bool {
+    !matches!(code, OpCode::WATCH | OpCode::UNDIRTY | OpCode::COPY_FROM | OpCode::COPY_FROM2)
+}
+
+fn finish_read(object: StagedObject<'_>, executed: Executed) -> Outcome {
+    // Ceph leaves the version out of a failed read's reply.
+    let user_version = if executed.result < 0 { 0 } else { object.before.info.user_version };
+    Outcome {
+        result: executed.result,
+        ops: executed.ops,
+        user_version,
+        effect: Effect::None,
+        unsupported: executed.unsupported,
+    }
+}
+
+fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut executed: Executed) -> Outcome {
+    let unsupported = std::mem::take(&mut executed.unsupported);
+    if executed.result < 0 || !object.touched {
+        let user_version = object.before.info.user_version;
+        let (result, ops) = (executed.result, executed.ops);
+        return Outcome { result, ops, user_version, effect: Effect::ErrorOnly, unsupported };
+    }
+    if context.request.flags & flags::RETURNVEC == 0 {
+        // A plain update answers nothing but its success; codes of operations stay.
+        executed.result = 0;
+        executed.ops.iter_mut().for_each(|op| op.outdata = Bytes::new());
+    } else if executed.ops.iter().any(|op| op.outdata.len() > limits::WRITE_REPLY_LEN_MAX) {
+        for op in executed.ops.iter_mut().filter(|op| op.outdata.len() > limits::WRITE_REPLY_LEN_MAX) {
+            op.rval = Errno::EOVERFLOW.negative();
+            op.outdata = Bytes::new();
+        }
+        let result = Errno::EOVERFLOW.negative();
+        return Outcome { result, ops: executed.ops, user_version: 0, effect: Effect::None, unsupported };
+    }
+    stamp(context, &mut object, executed.user_modify);
+    let user_version = object.info.user_version;
+    let change = Change {
+        deleted: !object.exists,
+        prior_version: object.before.info.version,
+        delta: delta(&object),
+        mutations: object.mutations,
+    };
+    Outcome {
+        result: executed.result,
+        ops: executed.ops,
+        user_version,
+        effect: Effect::Change(change),
+        unsupported,
+    }
+}
+
+/// `finish_ctx`: the versions, and the record of them as the last mutation.
+fn stamp(context: &Context<'_>, object: &mut StagedObject<'_>, user_modify: bool) {
+    let info = &mut object.info;
+    if user_modify {
+        // A copy may have brought a user version beyond the PG's own counter.
+        info.user_version = (info.user_version + 1).max(context.at_version.version);
+    }
+    if !object.exists {
+        return;
+    }
+    info.version = context.at_version;
+    info.prior_version = object.before.info.version;
+    info.last_reqid = Some(context.reqid);
+    if context.request.mtime != WallTime::ZERO && !object.copied {
+        info.mtime = context.request.mtime;
+    }
+    let attrs = BTreeMap::from([(INFO_ATTR.to_string(), info.to_record())]);
+    object.mutations.push(Mutation::SetXattrs { id: object.id.clone(), attrs });
+}
+
+fn delta(object: &StagedObject<'_>) -> StatDelta {
+    fn difference(after: u64, before: u64) -> i64 {
+        after.wrapping_sub(before) as i64
+    }
+    let before = &object.before;
+    StatDelta {
+        objects: i64::from(object.exists) - i64::from(before.exists),
+        bytes: difference(object.size, before.size),
+        omap_keys: difference(object.info.omap_keys, before.info.omap_keys),
+        omap_bytes: difference(object.info.omap_bytes, before.info.omap_bytes),
+    }
 }

@@ -1,0 +1,129 @@
+//! The source side of COPY_FROM: a whole object, to be handed to another PG.
+
+use super::object_info::{USER_PREFIX, user_name};
+use super::staged::{StagedObject, Stop};
+use super::{CopiedObject, Fetched, Need};
+use base::{Errno, WallTime};
+use bytes::Bytes;
+use std::cmp::Ordering;
+use store::{ObjectId, ObjectStore};
+use wire::codec::{Decode, Decoder, Encode, Encoder, Result as DecodeResult};
+
+/// Keys taken from the store in one call.
+const OMAP_PAGE: usize = 1024;
+
+/// Everything of one object; call again with what it needs.
+///
+/// `version` is the user version that it must have, 0 for any.
+/// Errors: ENOENT; ERANGE when the object is newer, EOVERFLOW when it is older; EIO.
+pub fn read_whole(
+    store: &dyn ObjectStore,
+    id: &ObjectId,
+    version: u64,
+    fetched: &Fetched,
+) -> Result<Result<CopiedObject, Errno>, Need> {
+    let mut object = match StagedObject::load(store, fetched, id.clone()) {
+        Ok(object) => object,
+        Err(stop) => return failed(stop),
+    };
+    match copy(&mut object, version) {
+        Ok(copied) => Ok(Ok(copied)),
+        Err(Stop::Data) => Err(Need::Data(object.needs)),
+        Err(stop) => failed(stop),
+    }
+}
+
+fn failed(stop: Stop) -> Result<Result<CopiedObject, Errno>, Need> {
+    match stop {
+        Stop::Need(need) => Err(need),
+        Stop::Data => unreachable!("only reading data ends so"),
+        Stop::Abort(errno) => Ok(Err(errno)),
+        Stop::Code(code) => Ok(Err(Errno(-code))),
+    }
+}
+
+fn copy(object: &mut StagedObject<'_>, version: u64) -> Result<CopiedObject, Stop> {
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    match version.cmp(&object.info.user_version) {
+        _ if version == 0 => {}
+        Ordering::Less => return Err(Errno::ERANGE.into()),
+        Ordering::Equal => {}
+        Ordering::Greater => return Err(Errno::EOVERFLOW.into()),
+    }
+    let mut copied = CopiedObject {
+        user_version: object.info.user_version,
+        mtime: object.info.mtime,
+        data: object.read(0, object.size)?,
+        has_omap: object.info.has_omap,
+        truncate_seq: object.info.truncate_seq,
+        truncate_size: object.info.truncate_size,
+        ..CopiedObject::default()
+    };
+    for (stored, value) in object.stored_xattrs()? {
+        if let Some(name) = stored.strip_prefix(USER_PREFIX) {
+            copied.xattrs.insert(name.to_string(), value);
+        }
+    }
+    if copied.has_omap {
+        copied.omap_header = object.omap_header()?;
+        let mut after: Option<Bytes> = None;
+        loop {
+            let page = object.omap_list(after.as_deref(), &[], OMAP_PAGE)?;
+            let full = page.len() == OMAP_PAGE;
+            after = page.last().map(|(key, _)| key.clone());
+            copied.omap.extend(page);
+            if !full {
+                break;
+            }
+        }
+    }
+    Ok(copied)
+}
+
+impl CopiedObject {
+    /// Users' xattrs under the names that users know them by.
+    pub fn user_xattrs(&self) -> impl Iterator<Item = (Bytes, &Bytes)> {
+        self.xattrs.iter().filter_map(|(name, value)| {
+            let stored = format!("{USER_PREFIX}{name}");
+            Some((user_name(&stored)?, value))
+        })
+    }
+}
+
+/// Ours: travels between OSDs.
+impl Encode for CopiedObject {
+    fn encode(&self, e: &mut Encoder) {
+        e.versioned(1, 1, |e| {
+            e.u64(self.user_version);
+            e.put(&self.mtime);
+            e.put(&self.data);
+            e.put(&self.xattrs);
+            e.bool(self.has_omap);
+            e.put(&self.omap_header);
+            e.put(&self.omap);
+            e.u32(self.truncate_seq);
+            e.u64(self.truncate_size);
+        });
+    }
+}
+
+impl Decode for CopiedObject {
+    const MIN_LEN: usize = 6;
+    fn decode(d: &mut Decoder) -> DecodeResult<Self> {
+        d.versioned("copied object", 1, |d, _| {
+            Ok(CopiedObject {
+                user_version: d.u64()?,
+                mtime: d.get::<WallTime>()?,
+                data: d.get()?,
+                xattrs: d.get()?,
+                has_omap: d.bool()?,
+                omap_header: d.get()?,
+                omap: d.get()?,
+                truncate_seq: d.u32()?,
+                truncate_size: d.u64()?,
+            })
+        })
+    }
+}

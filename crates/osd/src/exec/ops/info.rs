@@ -1,0 +1,58 @@
+//! Operations that answer from the object's record: STAT, ASSERT_VER,
+//! LIST_WATCHERS, LIST_SNAPS.
+
+use super::{Done, OpEnd, StagedObject};
+use base::Errno;
+use std::cmp::Ordering;
+use wire::codec::Encoder;
+use wire::messages::OsdOp;
+use wire::messages::osd_op::AssertVersionArgs;
+use wire::types::SnapId;
+
+pub(super) fn stat(object: &StagedObject<'_>) -> OpEnd {
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    let mut e = Encoder::plain();
+    e.u64(object.size);
+    e.put(&object.info.mtime);
+    Ok(Done::keep_with(e.finish()))
+}
+
+pub(super) fn assert_version(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
+    let wanted = AssertVersionArgs::of(&op.args).version;
+    if wanted == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    match wanted.cmp(&object.info.user_version) {
+        Ordering::Less => Err(Errno::ERANGE.into()),
+        Ordering::Equal => Ok(Done::KEEP),
+        Ordering::Greater => Err(Errno::EOVERFLOW.into()),
+    }
+}
+
+/// None, as long as WATCH is refused.
+pub(super) fn list_watchers() -> OpEnd {
+    let mut e = Encoder::plain();
+    e.versioned(1, 1, |e| e.count(0));
+    Ok(Done::ok_with(e.finish()))
+}
+
+/// The head alone: writes with a snapshot context are refused, so there are no clones.
+pub(super) fn list_snaps(object: &StagedObject<'_>) -> OpEnd {
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    let mut e = Encoder::plain();
+    e.versioned(2, 1, |e| {
+        e.count(1);
+        e.versioned(1, 1, |e| {
+            e.put(&SnapId::HEAD);
+            e.count(0); // snapshots
+            e.count(0); // overlap
+            e.u64(object.size);
+        });
+        e.u64(0); // the snapshot context's sequence number
+    });
+    Ok(Done::ok_with(e.finish()))
+}

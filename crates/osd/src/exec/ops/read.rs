@@ -1,0 +1,65 @@
+//! READ, SYNC_READ, SPARSE_READ, MAPEXT.
+
+use super::{Done, OpEnd, StagedObject};
+use base::Errno;
+use wire::codec::Encoder;
+use wire::messages::osd_op::ExtentArgs;
+
+/// Shape: length 0 means "to the end"; what lies past the end is left out. A missing
+/// object, which only a message that also writes can meet here, reads as an empty one.
+pub(super) fn read(object: &mut StagedObject<'_>, args: ExtentArgs) -> OpEnd {
+    let (offset, len) = readable(object, args);
+    Ok(Done::ok_with(object.read(offset, len)?))
+}
+
+/// What of the range asked for there is to read, with regard to a truncation that
+/// the client knows of and this object has not seen yet.
+pub(super) fn readable(object: &StagedObject<'_>, args: ExtentArgs) -> (u64, u64) {
+    let mut size = object.size;
+    if object.info.truncate_seq < args.truncate_seq
+        && args.offset.saturating_add(args.len) > args.truncate_size
+        && size > args.truncate_size
+    {
+        size = args.truncate_size;
+    }
+    let len = if args.len == 0 { size } else { args.len };
+    (args.offset, len.min(size.saturating_sub(args.offset)))
+}
+
+pub(super) fn sparse_read(object: &mut StagedObject<'_>, args: ExtentArgs) -> OpEnd {
+    if args.truncate_seq != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    let extents = object.extents(args.offset, args.len)?;
+    // All of them are asked for at once, so that one fetch suffices.
+    let parts: Vec<_> = extents.iter().map(|(offset, len)| object.read(*offset, *len)).collect();
+    let mut e = Encoder::plain();
+    encode_extents(&extents, &mut e);
+    let total: u64 = extents.iter().map(|(_, len)| len).sum();
+    e.u32(u32::try_from(total).expect("an object is smaller than 4 GiB"));
+    for part in parts {
+        e.raw(&part?);
+    }
+    Ok(Done::ok_with(e.finish()))
+}
+
+pub(super) fn map_extents(object: &mut StagedObject<'_>, args: ExtentArgs) -> OpEnd {
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    let mut e = Encoder::plain();
+    encode_extents(&object.extents(args.offset, args.len)?, &mut e);
+    Ok(Done::keep_with(e.finish()))
+}
+
+/// A map from offset to length.
+fn encode_extents(extents: &[(u64, u64)], e: &mut Encoder) {
+    e.count(extents.len());
+    for (offset, len) in extents {
+        e.u64(*offset);
+        e.u64(*len);
+    }
+}

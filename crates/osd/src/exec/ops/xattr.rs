@@ -1,0 +1,70 @@
+//! GETXATTR, GETXATTRS, SETXATTR, RMXATTR.
+
+use super::{Done, OpEnd, StagedObject, Stop, input};
+use crate::exec::limits;
+use base::Errno;
+use bytes::Bytes;
+use wire::codec::Encoder;
+use wire::messages::OsdOp;
+use wire::messages::osd_op::XattrArgs;
+
+/// The arguments, the name, and what follows it.
+pub(super) fn arguments(op: &OsdOp) -> Result<(XattrArgs, Bytes, Bytes), Stop> {
+    let args = XattrArgs::of(&op.args);
+    let mut d = input(op);
+    let name = d.take("xattr name", args.name_len as usize)?;
+    Ok((args, name, d.rest().clone()))
+}
+
+/// The value, of the length the arguments give.
+pub(super) fn value(args: XattrArgs, mut rest: Bytes) -> Result<Bytes, Stop> {
+    let len = args.value_len as usize;
+    if len > rest.len() {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(rest.split_to(len))
+}
+
+pub(super) fn get(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
+    let (_, name, _) = arguments(op)?;
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    match object.xattr(&name)? {
+        Some(value) => Ok(Done::ok_with(value)),
+        None => Err(Errno::ENODATA.into()),
+    }
+}
+
+pub(super) fn get_all(object: &StagedObject<'_>) -> OpEnd {
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    let mut e = Encoder::plain();
+    e.put(&object.xattrs()?);
+    Ok(Done::ok_with(e.finish()))
+}
+
+pub(super) fn set(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
+    let args = XattrArgs::of(&op.args);
+    if args.value_len as usize > limits::XATTR_VALUE_LEN_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    if args.name_len as usize > limits::XATTR_NAME_LEN_MAX {
+        return Err(Errno::ENAMETOOLONG.into());
+    }
+    let (args, name, rest) = arguments(op)?;
+    let value = value(args, rest)?;
+    object.set_xattr(&name, value);
+    Ok(Done::OK)
+}
+
+/// Removing what is not there is a change like any other.
+pub(super) fn remove(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
+    let (_, name, _) = arguments(op)?;
+    if !object.exists {
+        return Err(Errno::ENOENT.into());
+    }
+    object.rm_xattr(&name);
+    Ok(Done::OK)
+}
