@@ -6,6 +6,7 @@
 //! more than the input's own length justifies.
 
 pub mod codec;
+pub mod dump;
 pub mod features;
 pub mod maps;
 pub mod messages;

@@ -10,7 +10,7 @@
 //! what CRUSH says (the CRUSH map is an opaque blob here).
 
 mod bits;
-mod crush_summary;
+pub(crate) mod crush_summary;
 mod mgr_map;
 mod mon_map;
 mod object_stat_sum;

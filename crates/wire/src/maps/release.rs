@@ -29,6 +29,12 @@ const NAMES: [&str; 17] = [
 
 impl Release {
     pub const UNKNOWN: Release = Release(0);
+    pub const ARGONAUT: Release = Release(1);
+    pub const BOBTAIL: Release = Release(2);
+    pub const FIREFLY: Release = Release(6);
+    pub const HAMMER: Release = Release(8);
+    pub const JEWEL: Release = Release(10);
+    pub const KRAKEN: Release = Release(11);
     pub const LUMINOUS: Release = Release(12);
     pub const NAUTILUS: Release = Release(14);
     pub const OCTOPUS: Release = Release(15);

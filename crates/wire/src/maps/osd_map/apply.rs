@@ -88,9 +88,9 @@ impl OsdMap {
             self.flags = flags;
             // A cluster on its way to Luminous says its release with flags.
             let implied = if flags.contains(OsdMapFlags::REQUIRE_KRAKEN) {
-                Release(11)
+                Release::KRAKEN
             } else if flags.contains(OsdMapFlags::REQUIRE_JEWEL) {
-                Release(10)
+                Release::JEWEL
             } else {
                 Release::UNKNOWN
             };
