@@ -3,6 +3,8 @@
 //! Bytes arrive without a time; they count as heard at the next tick. That
 //! makes deadlines late by at most one interval and spares a clock reading
 //! per chunk.
+//!
+//! Source: WIRE: msgr2#liveness.
 
 use crate::SessionError;
 use base::{Duration, Time};
