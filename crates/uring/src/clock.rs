@@ -4,10 +4,7 @@
 use base::{Random, Time, WallTime};
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
-    let mut spec = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut spec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `spec` is a valid place for the answer; both clocks always exist.
     let result = unsafe { libc::clock_gettime(clock, &mut spec) };
     assert_eq!(result, 0, "clock {clock} exists on every Linux");

@@ -67,29 +67,18 @@ fn generation_of(id: ConnId) -> u32 {
 }
 
 impl Table {
-    pub(crate) fn insert(
-        &mut self,
-        stream: Option<TcpStream>,
-        dial_to: Option<SocketAddr>,
-    ) -> (u32, ConnId) {
+    pub(crate) fn insert(&mut self, stream: Option<TcpStream>, dial_to: Option<SocketAddr>) -> (u32, ConnId) {
         let index = self.free.pop().unwrap_or_else(|| {
             let index = u32::try_from(self.slots.len()).expect("fewer sockets than 2^32");
             // Generation 0 is left out, so that no id is 0.
-            self.slots.push(Slot {
-                next_generation: 1,
-                connection: None,
-            });
+            self.slots.push(Slot { next_generation: 1, connection: None });
             index
         });
         let slot = &mut self.slots[index as usize];
         let generation = slot.next_generation;
         slot.connection = Some(Connection {
             generation,
-            phase: if dial_to.is_some() {
-                Phase::Dialing
-            } else {
-                Phase::Open
-            },
+            phase: if dial_to.is_some() { Phase::Dialing } else { Phase::Open },
             visible: true,
             closing: false,
             paused: false,
@@ -103,20 +92,14 @@ impl Table {
             interest: 0,
             requests: Requests::default(),
         });
-        (
-            index,
-            ConnId(u64::from(generation) << 32 | u64::from(index)),
-        )
+        (index, ConnId(u64::from(generation) << 32 | u64::from(index)))
     }
 
     /// Forgets the connection and closes its socket.
     pub(crate) fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let connection = slot.connection.take().expect("only a used slot is freed");
-        assert_eq!(
-            connection.in_flight, 0,
-            "the kernel still uses the slot's memory"
-        );
+        assert_eq!(connection.in_flight, 0, "the kernel still uses the slot's memory");
         // A slot that has used up its generations is retired: ids never repeat.
         if let Some(next) = slot.next_generation.checked_add(1) {
             slot.next_generation = next;
@@ -139,13 +122,11 @@ impl Table {
 
     /// The connection an id names, if it still exists.
     pub(crate) fn find(&self, id: ConnId) -> Option<&Connection> {
-        self.get(index_of(id))
-            .filter(|found| found.generation == generation_of(id))
+        self.get(index_of(id)).filter(|found| found.generation == generation_of(id))
     }
 
     pub(crate) fn find_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
-        self.get_mut(index_of(id))
-            .filter(|found| found.generation == generation_of(id))
+        self.get_mut(index_of(id)).filter(|found| found.generation == generation_of(id))
     }
 
     pub(crate) fn indexes(&self) -> impl Iterator<Item = u32> + use<> {

@@ -15,8 +15,7 @@ use base::aligned::ALIGNMENT;
 use base::{Duration, Random, Time, WallTime};
 use bytes::Bytes;
 use env::{
-    CloseReason, ConnId, DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event,
-    ListenerId, Node,
+    CloseReason, ConnId, DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event, ListenerId, Node,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -50,12 +49,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        random: Random,
-        disk: Option<Disk>,
-        dial_timeout: Duration,
-        linger: Duration,
-    ) -> Core {
+    pub(crate) fn new(random: Random, disk: Option<Disk>, dial_timeout: Duration, linger: Duration) -> Core {
         Core {
             now: clock::monotonic(),
             wall: Cell::new(None),
@@ -115,10 +109,7 @@ impl Core {
 
     pub(crate) fn expire_deadlines(&mut self) {
         while let Some(&(at, id)) = self.dial_deadlines.front() {
-            let dialing = self
-                .table
-                .find(id)
-                .is_some_and(|conn| conn.phase == Phase::Dialing);
+            let dialing = self.table.find(id).is_some_and(|conn| conn.phase == Phase::Dialing);
             if dialing && at > self.now {
                 break;
             }
@@ -128,10 +119,7 @@ impl Core {
             }
         }
         while let Some(&(at, id)) = self.linger_deadlines.front() {
-            let alive = self
-                .table
-                .find(id)
-                .is_some_and(|conn| conn.phase != Phase::Dead);
+            let alive = self.table.find(id).is_some_and(|conn| conn.phase != Phase::Dead);
             if alive && at > self.now {
                 break;
             }
@@ -196,9 +184,7 @@ impl Core {
     pub(crate) fn free_dead(&mut self) {
         let table = &mut self.table;
         self.dead.retain(|&index| {
-            let done = table
-                .get(index)
-                .is_some_and(|conn| !conn.visible && conn.in_flight == 0);
+            let done = table.get(index).is_some_and(|conn| !conn.visible && conn.in_flight == 0);
             if done {
                 table.remove(index);
             }
@@ -274,11 +260,7 @@ impl Core {
 
     pub(crate) fn on_accepted(&mut self, listener: u32, stream: TcpStream, peer: SocketAddr) {
         let (index, conn) = self.table.insert(Some(stream), None);
-        self.events.push(Event::Accepted {
-            listener: ListenerId(listener),
-            conn,
-            peer,
-        });
+        self.events.push(Event::Accepted { listener: ListenerId(listener), conn, peer });
         self.touch(index);
     }
 
@@ -376,10 +358,7 @@ impl Core {
             Phase::Dialing => self.on_end(index, CloseReason::Error),
             Phase::Open => {
                 conn.phase = Phase::Draining;
-                let shut = conn
-                    .stream
-                    .as_ref()
-                    .map(|stream| stream.shutdown(Shutdown::Write));
+                let shut = conn.stream.as_ref().map(|stream| stream.shutdown(Shutdown::Write));
                 if !matches!(shut, Some(Ok(()))) {
                     self.on_end(index, CloseReason::Error);
                 }
@@ -418,9 +397,7 @@ impl Core {
     /// An answer that needs no device.
     fn immediate_answer(&self, op: &DiskOp) -> Option<DiskResult> {
         let Some(disk) = &self.disk else {
-            return Some(Err(DiskError::Io {
-                errno: libc::ENODEV,
-            }));
+            return Some(Err(DiskError::Io { errno: libc::ENODEV }));
         };
         if let Some(errno) = self.disk_failed {
             return Some(Err(DiskError::Io { errno }));
@@ -448,9 +425,7 @@ fn transfer_len(info: DiskInfo, op: &DiskOp) -> Result<u64, DiskError> {
         DiskOp::Flush => (0, 0),
     };
     let block_len = u64::from(info.block_len);
-    let inside = offset
-        .checked_add(len)
-        .is_some_and(|end| end <= info.len_bytes);
+    let inside = offset.checked_add(len).is_some_and(|end| end <= info.len_bytes);
     if !inside || !offset.is_multiple_of(block_len) || !len.is_multiple_of(block_len) {
         return Err(DiskError::BadRange);
     }
@@ -468,11 +443,9 @@ fn transfer_len(info: DiskInfo, op: &DiskOp) -> Result<u64, DiskError> {
 fn reason_of_dial(errno: i32) -> CloseReason {
     match errno {
         libc::ECONNREFUSED => CloseReason::Refused,
-        libc::ETIMEDOUT
-        | libc::EHOSTUNREACH
-        | libc::ENETUNREACH
-        | libc::EHOSTDOWN
-        | libc::ENETDOWN => CloseReason::Unreachable,
+        libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
+            CloseReason::Unreachable
+        }
         _ => CloseReason::Error,
     }
 }
@@ -480,11 +453,9 @@ fn reason_of_dial(errno: i32) -> CloseReason {
 fn reason_of_stream(errno: i32) -> CloseReason {
     match errno {
         libc::ECONNRESET | libc::EPIPE | libc::ENOTCONN | libc::ESHUTDOWN => CloseReason::Peer,
-        libc::ETIMEDOUT
-        | libc::EHOSTUNREACH
-        | libc::ENETUNREACH
-        | libc::EHOSTDOWN
-        | libc::ENETDOWN => CloseReason::Unreachable,
+        libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
+            CloseReason::Unreachable
+        }
         _ => CloseReason::Error,
     }
 }
@@ -507,8 +478,7 @@ impl Env for Core {
     fn connect(&mut self, to: SocketAddr) -> ConnId {
         // The backend makes the socket: blocking or not is its business.
         let (index, id) = self.table.insert(None, Some(to));
-        self.dial_deadlines
-            .push_back((self.now + self.dial_timeout, id));
+        self.dial_deadlines.push_back((self.now + self.dial_timeout, id));
         self.touch(index);
         id
     }
@@ -522,9 +492,7 @@ impl Env for Core {
 
     fn unsent_len(&self, conn: ConnId) -> usize {
         let found = self.table.find(conn);
-        found
-            .filter(|found| found.phase != Phase::Dead)
-            .map_or(0, |found| found.output.len())
+        found.filter(|found| found.phase != Phase::Dead).map_or(0, |found| found.output.len())
     }
 
     fn pause_reading(&mut self, conn: ConnId, paused: bool) {
@@ -548,8 +516,7 @@ impl Env for Core {
         found.visible = false;
         found.closing = true;
         found.held.clear();
-        self.linger_deadlines
-            .push_back((self.now + self.linger, conn));
+        self.linger_deadlines.push_back((self.now + self.linger, conn));
         self.touch(index_of(conn));
     }
 
@@ -560,10 +527,7 @@ impl Env for Core {
     fn submit(&mut self, request: DiskRequest) {
         match self.immediate_answer(&request.op) {
             Some(result) => {
-                self.events.push(Event::DiskDone {
-                    token: request.token,
-                    result,
-                });
+                self.events.push(Event::DiskDone { token: request.token, result });
             }
             None => {
                 self.disk_in_flight += 1;

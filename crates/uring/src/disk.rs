@@ -47,11 +47,7 @@ pub enum DiskOpenError {
     #[error("{path}: does not exist, and no size to create it with was given")]
     Missing { path: PathBuf },
     #[error("{path}: {len_bytes} bytes is not a usable length; need a multiple of {block_len}")]
-    BadLength {
-        path: PathBuf,
-        len_bytes: u64,
-        block_len: u32,
-    },
+    BadLength { path: PathBuf, len_bytes: u64, block_len: u32 },
 }
 
 impl Disk {
@@ -62,16 +58,11 @@ impl Disk {
     ///
     /// Errors: see [`DiskOpenError`]; an existing file's length is never changed.
     pub fn open(path: &Path, options: DiskOptions) -> Result<Disk, DiskOpenError> {
-        let fail = |source| DiskOpenError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let fail = |source| DiskOpenError::Io { path: path.to_owned(), source };
         check_create_len(path, options)?;
         let (file, direct) = open_direct_or_buffered(path, options)?;
         lock(&file).map_err(|error| match error.raw_os_error() {
-            Some(libc::EWOULDBLOCK) => DiskOpenError::InUse {
-                path: path.to_owned(),
-            },
+            Some(libc::EWOULDBLOCK) => DiskOpenError::InUse { path: path.to_owned() },
             _ => fail(error),
         })?;
         let metadata = file.metadata().map_err(fail)?;
@@ -88,9 +79,7 @@ impl Disk {
                 volatile_cache: true,
             }
         } else {
-            return Err(DiskOpenError::WrongKind {
-                path: path.to_owned(),
-            });
+            return Err(DiskOpenError::WrongKind { path: path.to_owned() });
         };
         let usable = info.len_bytes - info.len_bytes % u64::from(info.block_len);
         if usable == 0 || (kind.is_file() && usable != info.len_bytes) {
@@ -101,12 +90,7 @@ impl Disk {
             });
         }
         let flush_is_free = kind.is_block_device() && direct && !info.volatile_cache;
-        Ok(Disk {
-            file,
-            info,
-            direct,
-            flush_is_free,
-        })
+        Ok(Disk { file, info, direct, flush_is_free })
     }
 
     pub fn info(&self) -> DiskInfo {
@@ -127,14 +111,8 @@ impl Disk {
     }
 }
 
-fn open_direct_or_buffered(
-    path: &Path,
-    options: DiskOptions,
-) -> Result<(File, bool), DiskOpenError> {
-    let fail = |source| DiskOpenError::Io {
-        path: path.to_owned(),
-        source,
-    };
+fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, bool), DiskOpenError> {
+    let fail = |source| DiskOpenError::Io { path: path.to_owned(), source };
     let mut flags = libc::O_CLOEXEC;
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -144,15 +122,11 @@ fn open_direct_or_buffered(
         Ok(metadata) if metadata.is_file() => {}
         // Opening a pipe or a terminal could block or do something.
         Ok(_) => {
-            return Err(DiskOpenError::WrongKind {
-                path: path.to_owned(),
-            });
+            return Err(DiskOpenError::WrongKind { path: path.to_owned() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if options.create_len.is_none() {
-                return Err(DiskOpenError::Missing {
-                    path: path.to_owned(),
-                });
+                return Err(DiskOpenError::Missing { path: path.to_owned() });
             }
         }
         Err(error) => return Err(fail(error)),
@@ -173,9 +147,9 @@ fn open_direct_or_buffered(
             tracing::warn!(path = %path.display(), "no direct I/O here: using the page cache");
             Ok((open(flags).map_err(fail)?, false))
         }
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(DiskOpenError::InUse {
-            path: path.to_owned(),
-        }),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(DiskOpenError::InUse { path: path.to_owned() })
+        }
         Err(error) => Err(fail(error)),
     }
 }
@@ -183,31 +157,22 @@ fn open_direct_or_buffered(
 /// Before anything is created, so that a refusal leaves nothing behind.
 fn check_create_len(path: &Path, options: DiskOptions) -> Result<(), DiskOpenError> {
     match options.create_len {
-        Some(len_bytes)
-            if len_bytes == 0 || !len_bytes.is_multiple_of(u64::from(FILE_BLOCK_LEN)) =>
-        {
+        Some(len_bytes) if len_bytes == 0 || !len_bytes.is_multiple_of(u64::from(FILE_BLOCK_LEN)) => {
             let path = path.to_owned();
-            Err(DiskOpenError::BadLength {
-                path,
-                len_bytes,
-                block_len: FILE_BLOCK_LEN,
-            })
+            Err(DiskOpenError::BadLength { path, len_bytes, block_len: FILE_BLOCK_LEN })
         }
         _ => Ok(()),
     }
 }
 
 fn create_content(path: &Path, file: &File, options: DiskOptions) -> Result<(), DiskOpenError> {
-    let fail = |source| DiskOpenError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let fail = |source| DiskOpenError::Io { path: path.to_owned(), source };
     let Some(len_bytes) = options.create_len else {
         return Ok(()); // an empty file: refused by the length check
     };
     if options.preallocate {
-        let len = libc::off_t::try_from(len_bytes)
-            .map_err(|_| fail(io::Error::from_raw_os_error(libc::EFBIG)))?;
+        let len =
+            libc::off_t::try_from(len_bytes).map_err(|_| fail(io::Error::from_raw_os_error(libc::EFBIG)))?;
         // SAFETY: no pointers.
         check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) }).map_err(fail)?;
     } else {
@@ -216,12 +181,8 @@ fn create_content(path: &Path, file: &File, options: DiskOptions) -> Result<(), 
     // The length and the name must survive a power cut, or the first flush
     // after it promises data in a file that is gone.
     file.sync_all().map_err(fail)?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))
-        .and_then(|folder| folder.sync_all())
-        .map_err(fail)
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(fail)
 }
 
 /// How long a predecessor may take to disappear. The kernel takes a killed
@@ -236,9 +197,7 @@ fn lock(file: &File) -> io::Result<()> {
         // SAFETY: no pointers.
         let result = check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) });
         match result {
-            Err(error)
-                if error.raw_os_error() == Some(libc::EWOULDBLOCK) && waited < LOCK_PATIENCE =>
-            {
+            Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) && waited < LOCK_PATIENCE => {
                 std::thread::sleep(LOCK_RETRY);
                 waited += LOCK_RETRY;
             }
@@ -268,15 +227,9 @@ fn block_device_info(file: &File, device: u64) -> io::Result<DiskInfo> {
     }
     let block_len = u32::try_from(block_len).unwrap_or(0);
     if !matches!(block_len, 512 | 4096) {
-        return Err(io::Error::other(format!(
-            "logical blocks of {block_len} bytes"
-        )));
+        return Err(io::Error::other(format!("logical blocks of {block_len} bytes")));
     }
-    Ok(DiskInfo {
-        len_bytes,
-        block_len,
-        volatile_cache: has_volatile_cache(device),
-    })
+    Ok(DiskInfo { len_bytes, block_len, volatile_cache: has_volatile_cache(device) })
 }
 
 /// What the kernel knows of the device's cache; when it says nothing, assume
@@ -296,10 +249,7 @@ mod tests {
     use super::*;
 
     fn sized(len: u64) -> DiskOptions {
-        DiskOptions {
-            create_len: Some(len),
-            preallocate: false,
-        }
+        DiskOptions { create_len: Some(len), preallocate: false }
     }
 
     #[test]
@@ -320,10 +270,7 @@ mod tests {
         let path = folder.path().join("disk");
         let first = Disk::open(&path, sized(1 << 20)).expect("created");
         let second = Disk::open(&path, DiskOptions::default());
-        assert!(
-            matches!(second, Err(DiskOpenError::InUse { .. })),
-            "{second:?}"
-        );
+        assert!(matches!(second, Err(DiskOpenError::InUse { .. })), "{second:?}");
         drop(first);
         Disk::open(&path, DiskOptions::default()).expect("the lock goes with the disk");
     }
@@ -334,17 +281,8 @@ mod tests {
         let missing = Disk::open(&folder.path().join("none"), DiskOptions::default());
         assert!(matches!(missing, Err(DiskOpenError::Missing { .. })));
         let odd = Disk::open(&folder.path().join("odd"), sized(1000));
-        assert!(matches!(
-            odd,
-            Err(DiskOpenError::BadLength {
-                len_bytes: 1000,
-                ..
-            })
-        ));
-        assert!(
-            !folder.path().join("odd").exists(),
-            "a refusal leaves nothing behind"
-        );
+        assert!(matches!(odd, Err(DiskOpenError::BadLength { len_bytes: 1000, .. })));
+        assert!(!folder.path().join("odd").exists(), "a refusal leaves nothing behind");
         let kind = Disk::open(Path::new("/dev/null"), DiskOptions::default());
         assert!(matches!(kind, Err(DiskOpenError::WrongKind { .. })));
         assert!(matches!(

@@ -56,18 +56,11 @@ impl Epoll {
         // SAFETY: no pointers.
         let epoll = sys::owned(check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?);
         let pool = ReadPool::default();
-        let disk = disk
-            .map(|disk| DiskThreads::start(disk, pool.clone()))
-            .transpose()?;
+        let disk = disk.map(|disk| DiskThreads::start(disk, pool.clone())).transpose()?;
         let readable = libc::EPOLLIN as u32;
         for (index, listener) in listeners.iter().enumerate() {
             listener.set_nonblocking(true)?;
-            add(
-                &epoll,
-                listener.as_raw_fd(),
-                readable,
-                key::LISTENER | index as u64,
-            )?;
+            add(&epoll, listener.as_raw_fd(), readable, key::LISTENER | index as u64)?;
         }
         if let Some(signals) = &signals {
             add(&epoll, signals.as_raw_fd(), readable, key::SIGNAL)?;
@@ -75,13 +68,7 @@ impl Epoll {
         if let Some(disk) = &disk {
             add(&epoll, disk.event().as_raw_fd(), readable, key::DISK)?;
         }
-        let listeners = listeners
-            .into_iter()
-            .map(|socket| Listener {
-                socket,
-                rest_until: None,
-            })
-            .collect();
+        let listeners = listeners.into_iter().map(|socket| Listener { socket, rest_until: None }).collect();
         Ok(Epoll {
             epoll,
             listeners,
@@ -106,18 +93,10 @@ impl Epoll {
             && !queue.is_empty()
         {
             let pool = &self.pool;
-            disk.submit(
-                queue
-                    .into_iter()
-                    .map(|r| Transfer::new(r.token, r.op, pool)),
-            );
+            disk.submit(queue.into_iter().map(|r| Transfer::new(r.token, r.op, pool)));
         }
         let timeout = self.wake_listeners(core.now(), timeout);
-        let timeout = if core.has_work() {
-            Some(Duration::ZERO)
-        } else {
-            timeout
-        };
+        let timeout = if core.has_work() { Some(Duration::ZERO) } else { timeout };
         self.wait(timeout)?;
         self.handle_ready(core);
         Ok(())
@@ -151,8 +130,7 @@ impl Epoll {
 
     fn send(&mut self, core: &mut Core, index: u32) {
         while let Some(conn) = core.table.get_mut(index) {
-            let (Phase::Open, false, Some(stream)) =
-                (conn.phase, conn.output.is_empty(), &conn.stream)
+            let (Phase::Open, false, Some(stream)) = (conn.phase, conn.output.is_empty(), &conn.stream)
             else {
                 return;
             };
@@ -198,12 +176,7 @@ impl Epoll {
             _ => libc::EPOLL_CTL_MOD,
         };
         conn.interest = wanted;
-        self.control(
-            operation,
-            stream.as_raw_fd(),
-            wanted,
-            key::CONNECTION | u64::from(index),
-        );
+        self.control(operation, stream.as_raw_fd(), wanted, key::CONNECTION | u64::from(index));
     }
 
     /// Fails only for want of kernel memory; the connection then hangs until
@@ -230,17 +203,11 @@ impl Epoll {
         });
         if matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ENOSYS)) {
             // Before Linux 5.11: whole milliseconds, rounded up.
-            let millis = timeout.map_or(-1, |t| {
-                i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-            });
+            let millis =
+                timeout.map_or(-1, |t| i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
             // SAFETY: as above.
             result = check(unsafe {
-                libc::epoll_wait(
-                    self.epoll.as_raw_fd(),
-                    self.ready.as_mut_ptr(),
-                    EVENTS_MAX as i32,
-                    millis,
-                )
+                libc::epoll_wait(self.epoll.as_raw_fd(), self.ready.as_mut_ptr(), EVENTS_MAX as i32, millis)
             });
         }
         let count = match result {
@@ -287,10 +254,7 @@ impl Epoll {
         match conn.phase {
             Phase::Dead => return,
             Phase::Dialing => {
-                let error = conn
-                    .stream
-                    .as_ref()
-                    .and_then(|stream| stream.take_error().ok());
+                let error = conn.stream.as_ref().and_then(|stream| stream.take_error().ok());
                 let result = match error {
                     Some(None) => Ok(()),
                     Some(Some(error)) => Err(errno_of(&error)),
@@ -301,13 +265,8 @@ impl Epoll {
             // Nothing more can be read by a node that does not read, and epoll
             // would report it without end.
             Phase::Open if conn.paused && !conn.closing && broken => {
-                let error = conn
-                    .stream
-                    .as_ref()
-                    .and_then(|stream| stream.take_error().ok());
-                let errno = error
-                    .flatten()
-                    .map_or(libc::ECONNRESET, |error| errno_of(&error));
+                let error = conn.stream.as_ref().and_then(|stream| stream.take_error().ok());
+                let errno = error.flatten().map_or(libc::ECONNRESET, |error| errno_of(&error));
                 core.on_error(index, errno);
             }
             Phase::Open | Phase::Draining => {
@@ -334,11 +293,7 @@ impl Epoll {
                 let data = conn.input.commit(count);
                 core.on_received(index, data);
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => core.on_error(index, errno_of(&error)),
         }
     }
@@ -376,9 +331,7 @@ impl Epoll {
                 listener.rest_until = None;
                 let (fd, data) = (listener.socket.as_raw_fd(), key::LISTENER | index as u64);
                 let events = libc::EPOLLIN as u32;
-                if let Err(error) =
-                    epoll_control(&self.epoll, libc::EPOLL_CTL_MOD, fd, events, data)
-                {
+                if let Err(error) = epoll_control(&self.epoll, libc::EPOLL_CTL_MOD, fd, events, data) {
                     tracing::error!(%error, listener = index, "a listener cannot be resumed");
                 }
             } else {
@@ -394,13 +347,7 @@ fn add(epoll: &OwnedFd, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
     epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, events, data)
 }
 
-fn epoll_control(
-    epoll: &OwnedFd,
-    operation: i32,
-    fd: RawFd,
-    events: u32,
-    data: u64,
-) -> io::Result<()> {
+fn epoll_control(epoll: &OwnedFd, operation: i32, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
     let mut event = libc::epoll_event { events, u64: data };
     // SAFETY: the event is valid for the call.
     check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), operation, fd, &mut event) }).map(|_| ())

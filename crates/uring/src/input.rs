@@ -26,12 +26,7 @@ pub(crate) struct Input {
 
 impl Default for Input {
     fn default() -> Input {
-        Input {
-            buf: BytesMut::new(),
-            target_len: INPUT_MIN,
-            small_reads: 0,
-            offered: 0,
-        }
+        Input { buf: BytesMut::new(), target_len: INPUT_MIN, small_reads: 0, offered: 0 }
     }
 }
 
@@ -52,15 +47,13 @@ impl Input {
     /// Takes the `count` bytes that the kernel wrote where `prepare` said.
     #[allow(unsafe_code)]
     pub(crate) fn commit(&mut self, count: usize) -> Bytes {
-        assert!(
-            count <= self.offered,
-            "the kernel wrote more than it was offered"
-        );
+        assert!(count <= self.offered, "the kernel wrote more than it was offered");
         // SAFETY: `count` is within the capacity that `prepare` offered, and
         // the kernel has initialised it.
         unsafe { self.buf.set_len(count) };
+        let data = self.buf.split().freeze();
         self.adapt(count);
-        self.buf.split().freeze()
+        data
     }
 
     fn adapt(&mut self, count: usize) {
@@ -101,7 +94,7 @@ mod tests {
         }
         assert_eq!(read(&mut input, usize::MAX), INPUT_MAX);
         for _ in 0..=SMALL_READS_MAX {
-            read(&mut input, 100);
+            assert_eq!(read(&mut input, 100), 100, "shrinking loses nothing");
         }
         assert!(input.prepare().1 <= INPUT_MIN);
     }

@@ -33,24 +33,17 @@ impl Output {
 
     /// The only piece, when there is exactly one.
     pub(crate) fn single(&self) -> Option<&Bytes> {
-        if self.pieces.len() == 1 {
-            self.pieces.front()
-        } else {
-            None
-        }
+        if self.pieces.len() == 1 { self.pieces.front() } else { None }
     }
 
     /// Describes the first pieces to the kernel; returns their length.
     pub(crate) fn fill_iovecs(&self, iovecs: &mut Vec<libc::iovec>) -> usize {
         iovecs.clear();
         iovecs.extend(
-            self.pieces
-                .iter()
-                .take(IOVECS_MAX)
-                .map(|piece| libc::iovec {
-                    iov_base: piece.as_ptr().cast_mut().cast(),
-                    iov_len: piece.len(),
-                }),
+            self.pieces.iter().take(IOVECS_MAX).map(|piece| libc::iovec {
+                iov_base: piece.as_ptr().cast_mut().cast(),
+                iov_len: piece.len(),
+            }),
         );
         if self.pieces.len() <= IOVECS_MAX {
             return self.len_bytes;
@@ -60,10 +53,7 @@ impl Output {
 
     /// The kernel took `count` bytes from the front.
     pub(crate) fn consume(&mut self, mut count: usize) {
-        assert!(
-            count <= self.len_bytes,
-            "the kernel took more than it was given"
-        );
+        assert!(count <= self.len_bytes, "the kernel took more than it was given");
         self.len_bytes -= count;
         while count > 0 {
             let front = self.pieces.front_mut().expect("pieces cover len_bytes");

@@ -144,19 +144,14 @@ impl Reactor {
         };
         let driver = match ring {
             Some(ring) => Driver::Uring(Box::new(
-                Ring::new(ring, config.listeners, signals, config.spin)
-                    .map_err(SetupError::Uring)?,
+                Ring::new(ring, config.listeners, signals, config.spin).map_err(SetupError::Uring)?,
             )),
             None => Driver::Epoll(Box::new(
                 Epoll::new(config.listeners, signals, disk).map_err(SetupError::Epoll)?,
             )),
         };
         let core = Core::new(random, config.disk, config.dial_timeout, config.linger);
-        let reactor = Reactor {
-            driver,
-            core,
-            not_send: PhantomData,
-        };
+        let reactor = Reactor { driver, core, not_send: PhantomData };
         tracing::info!(backend = %reactor.backend(), "environment ready");
         Ok(reactor)
     }

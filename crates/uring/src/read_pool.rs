@@ -52,11 +52,7 @@ impl ReadPool {
     /// with the last reference to them.
     pub(crate) fn freeze(&self, buf: AlignedBuf, len: usize) -> Bytes {
         assert!(len <= buf.len());
-        Bytes::from_owner(Pooled {
-            buf: Some(buf),
-            len,
-            pool: self.clone(),
-        })
+        Bytes::from_owner(Pooled { buf: Some(buf), len, pool: self.clone() })
     }
 
     fn give_back(&self, buf: AlignedBuf) {
@@ -116,9 +112,7 @@ mod tests {
     #[test]
     fn unused_memory_is_bounded() {
         let pool = ReadPool::default();
-        let buffers: Vec<_> = (0..10)
-            .map(|_| pool.freeze(pool.take(POOLED_MAX), 1))
-            .collect();
+        let buffers: Vec<_> = (0..10).map(|_| pool.freeze(pool.take(POOLED_MAX), 1)).collect();
         drop(buffers);
         drop(pool.freeze(pool.take(POOLED_MAX + 1), 1));
         assert!(pool.lock().kept_bytes <= KEPT_BYTES_MAX);

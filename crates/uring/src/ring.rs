@@ -52,17 +52,9 @@ impl Kind {
     }
 
     fn of(key: u64) -> Option<Kind> {
-        const ALL: [Kind; 7] = [
-            Kind::Receive,
-            Kind::Send,
-            Kind::Connect,
-            Kind::Accept,
-            Kind::Disk,
-            Kind::Signal,
-            Kind::Cancel,
-        ];
-        ALL.into_iter()
-            .find(|kind| key >> 32 == u64::from(*kind as u8))
+        const ALL: [Kind; 7] =
+            [Kind::Receive, Kind::Send, Kind::Connect, Kind::Accept, Kind::Disk, Kind::Signal, Kind::Cancel];
+        ALL.into_iter().find(|kind| key >> 32 == u64::from(*kind as u8))
     }
 }
 
@@ -147,12 +139,8 @@ impl Ring {
             Err(error) => return Err(error),
         };
         let params = ring.params();
-        let unsupported = |what: &str| {
-            io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("the kernel lacks {what}"),
-            )
-        };
+        let unsupported =
+            |what: &str| io::Error::new(io::ErrorKind::Unsupported, format!("the kernel lacks {what}"));
         if !params.is_feature_ext_arg() {
             return Err(unsupported("waits with a timeout"));
         }
@@ -199,12 +187,7 @@ impl Ring {
         }
         let listeners = listeners
             .into_iter()
-            .map(|socket| Listener {
-                socket,
-                armed: false,
-                multishot: true,
-                rest_until: None,
-            })
+            .map(|socket| Listener { socket, armed: false, multishot: true, rest_until: None })
             .collect();
         let Created { ring, modern, disk } = created;
         Ok(Ring {
@@ -255,11 +238,7 @@ impl Ring {
 
     /// Queues what the touched connections, the disk queue, the listeners and
     /// the signals need.
-    fn queue_requests(
-        &mut self,
-        core: &mut Core,
-        timeout: Option<Duration>,
-    ) -> io::Result<Option<Duration>> {
+    fn queue_requests(&mut self, core: &mut Core, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         let touched = core.take_touched();
         for &index in &touched {
             self.service(core, index)?;
@@ -319,11 +298,7 @@ impl Ring {
             }
             Phase::Open => {
                 self.send(core, index)?;
-                if core
-                    .table
-                    .get(index)
-                    .is_some_and(|conn| !conn.requests.sending)
-                {
+                if core.table.get(index).is_some_and(|conn| !conn.requests.sending) {
                     core.finish_closing(index);
                 }
                 self.receive(core, index)?;
@@ -339,8 +314,7 @@ impl Ring {
             return Ok(());
         };
         let requests = &mut conn.requests;
-        let (Phase::Dialing, false, Some(to)) = (conn.phase, requests.connecting, conn.dial_to)
-        else {
+        let (Phase::Dialing, false, Some(to)) = (conn.phase, requests.connecting, conn.dial_to) else {
             return Ok(());
         };
         let stream = match sys::stream_socket(to, false) {
@@ -369,9 +343,8 @@ impl Ring {
             return Ok(());
         }
         requests.cancelled = true;
-        let entry = opcode::AsyncCancel::new(Kind::Connect.key(index))
-            .build()
-            .user_data(Kind::Cancel.key(index));
+        let entry =
+            opcode::AsyncCancel::new(Kind::Connect.key(index)).build().user_data(Kind::Cancel.key(index));
         self.push(&entry)
     }
 
@@ -388,20 +361,13 @@ impl Ring {
         }
         let fd = types::Fd(stream.as_raw_fd());
         let flags = libc::MSG_NOSIGNAL;
-        let priority = if requests.full && self.modern {
-            POLL_FIRST
-        } else {
-            0
-        };
+        let priority = if requests.full && self.modern { POLL_FIRST } else { 0 };
         self.sends_queued |= !requests.full;
         let entry = match conn.output.single() {
             Some(piece) => {
                 let len = u32::try_from(piece.len()).unwrap_or(i32::MAX as u32);
                 requests.offered = len as usize;
-                opcode::Send::new(fd, piece.as_ptr(), len)
-                    .flags(flags)
-                    .ioprio(priority)
-                    .build()
+                opcode::Send::new(fd, piece.as_ptr(), len).flags(flags).ioprio(priority).build()
             }
             None => {
                 requests.offered = conn.output.fill_iovecs(&mut requests.iovecs);
@@ -414,10 +380,7 @@ impl Ring {
                     none => none.insert(Box::new(header)),
                 };
                 let flags = flags.unsigned_abs();
-                opcode::SendMsg::new(fd, header)
-                    .flags(flags)
-                    .ioprio(priority)
-                    .build()
+                opcode::SendMsg::new(fd, header).flags(flags).ioprio(priority).build()
             }
         };
         requests.sending = true;
@@ -440,11 +403,7 @@ impl Ring {
             return Ok(());
         }
         let (address, len) = conn.input.prepare();
-        let priority = if conn.requests.drained && self.modern {
-            POLL_FIRST
-        } else {
-            0
-        };
+        let priority = if conn.requests.drained && self.modern { POLL_FIRST } else { 0 };
         let entry = opcode::Recv::new(types::Fd(stream.as_raw_fd()), address, len as u32)
             .ioprio(priority)
             .build()
@@ -477,11 +436,7 @@ impl Ring {
     }
 
     /// The timeout that respects the listeners at rest.
-    fn arm_listeners(
-        &mut self,
-        now: Time,
-        mut timeout: Option<Duration>,
-    ) -> io::Result<Option<Duration>> {
+    fn arm_listeners(&mut self, now: Time, mut timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         for index in 0..self.listeners.len() {
             let listener = &mut self.listeners[index];
             if listener.armed {
@@ -497,14 +452,10 @@ impl Ring {
             let fd = types::Fd(listener.socket.as_raw_fd());
             // No place for the peer's address: a multishot request has none.
             let entry = if listener.multishot {
-                opcode::AcceptMulti::new(fd)
-                    .flags(libc::SOCK_CLOEXEC)
-                    .build()
+                opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
             } else {
                 let none = std::ptr::null_mut();
-                opcode::Accept::new(fd, none, none.cast())
-                    .flags(libc::SOCK_CLOEXEC)
-                    .build()
+                opcode::Accept::new(fd, none, none.cast()).flags(libc::SOCK_CLOEXEC).build()
             };
             self.push(&entry.user_data(Kind::Accept.key(index as u32)))?;
         }
@@ -530,11 +481,7 @@ impl Ring {
         let queued = self.ring.submission().len() as u32;
         // SAFETY: the queue's entries are `push`'s affair; no argument is
         // passed. The flag makes the kernel run its deferred completions.
-        let result = unsafe {
-            self.ring
-                .submitter()
-                .enter::<libc::sigset_t>(queued, 0, GET_EVENTS, None)
-        };
+        let result = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GET_EVENTS, None) };
         ignore_transient(result)
     }
 
@@ -543,11 +490,8 @@ impl Ring {
         if timeout.is_none_or(|timeout| timeout > self.spin) && self.spin_briefly()? {
             return Ok(());
         }
-        let spec = timeout.map(|timeout| {
-            types::Timespec::new()
-                .sec(timeout.as_secs())
-                .nsec(timeout.subsec_nanos())
-        });
+        let spec =
+            timeout.map(|timeout| types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos()));
         let args = match &spec {
             Some(spec) => types::SubmitArgs::new().timespec(spec),
             None => types::SubmitArgs::new(),
@@ -577,11 +521,8 @@ impl Ring {
     /// Takes what the kernel has posted off the ring.
     fn collect(&mut self) {
         let completions = &mut self.completions;
-        completions.extend(
-            self.ring
-                .completion()
-                .map(|entry| (entry.user_data(), entry.result(), entry.flags())),
-        );
+        completions
+            .extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result(), entry.flags())));
     }
 
     fn reap(&mut self, core: &mut Core) -> io::Result<()> {
@@ -726,30 +667,16 @@ mod types_for {
             impl Target for $kind {
                 fn entry(self, call: Call) -> squeue::Entry {
                     match call {
-                        Call::Write {
-                            offset,
-                            iovecs,
-                            count,
-                            ..
-                        } => opcode::Writev::new(self, iovecs, count as u32)
-                            .offset(offset)
-                            .build(),
-                        Call::Read {
-                            offset,
-                            address,
-                            len,
-                        } => opcode::Read::new(self, address, len as u32)
-                            .offset(offset)
-                            .build(),
-                        Call::Flush => opcode::Fsync::new(self)
-                            .flags(types::FsyncFlags::DATASYNC)
-                            .build(),
+                        Call::Write { offset, iovecs, count, .. } => {
+                            opcode::Writev::new(self, iovecs, count as u32).offset(offset).build()
+                        }
+                        Call::Read { offset, address, len } => {
+                            opcode::Read::new(self, address, len as u32).offset(offset).build()
+                        }
+                        Call::Flush => opcode::Fsync::new(self).flags(types::FsyncFlags::DATASYNC).build(),
                         Call::Discard { offset, len } => {
                             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                            opcode::Fallocate::new(self, len)
-                                .offset(offset)
-                                .mode(mode)
-                                .build()
+                            opcode::Fallocate::new(self, len).offset(offset).mode(mode).build()
                         }
                     }
                 }

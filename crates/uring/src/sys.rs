@@ -8,11 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// `-1` becomes the errno.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 pub(crate) fn check_len(result: libc::ssize_t) -> io::Result<usize> {
@@ -47,9 +43,7 @@ impl RawAddr {
                 let raw = libc::sockaddr_in {
                     sin_family: libc::AF_INET as libc::sa_family_t,
                     sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                    },
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                     sin_zero: [0; 8],
                 };
                 // SAFETY: sockaddr_storage is as large and as aligned as any.
@@ -61,9 +55,7 @@ impl RawAddr {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: v6.port().to_be(),
                     sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr {
-                        s6_addr: v6.ip().octets(),
-                    },
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                     sin6_scope_id: v6.scope_id(),
                 };
                 // SAFETY: as above.
@@ -71,10 +63,7 @@ impl RawAddr {
                 size_of::<libc::sockaddr_in6>()
             }
         };
-        RawAddr {
-            storage,
-            len: len as libc::socklen_t,
-        }
+        RawAddr { storage, len: len as libc::socklen_t }
     }
 
     pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
@@ -109,13 +98,7 @@ impl RawAddr {
 fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: pointer and length describe `value`.
     check(unsafe {
-        libc::setsockopt(
-            fd,
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
+        libc::setsockopt(fd, level, option, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t)
     })
     .map(|_| ())
 }
@@ -132,11 +115,7 @@ pub(crate) fn set_stream_options(fd: RawFd) -> io::Result<()> {
 
 /// A stream socket for a dial to `to`, not yet connected.
 pub(crate) fn stream_socket(to: SocketAddr, nonblocking: bool) -> io::Result<TcpStream> {
-    let family = if to.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     if nonblocking {
         kind |= libc::SOCK_NONBLOCK;
@@ -156,20 +135,10 @@ pub(crate) fn connect(stream: &TcpStream, to: &RawAddr) -> io::Result<()> {
 pub(crate) fn accept_nonblocking(listener: RawFd) -> io::Result<(TcpStream, SocketAddr)> {
     // SAFETY: all zero is a valid sockaddr_storage.
     let storage: libc::sockaddr_storage = unsafe { zeroed() };
-    let mut peer = RawAddr {
-        storage,
-        len: size_of::<libc::sockaddr_storage>() as _,
-    };
+    let mut peer = RawAddr { storage, len: size_of::<libc::sockaddr_storage>() as _ };
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the address and its length are valid places for the answer.
-    let fd = check(unsafe {
-        libc::accept4(
-            listener,
-            (&raw mut peer.storage).cast(),
-            &mut peer.len,
-            flags,
-        )
-    })?;
+    let fd = check(unsafe { libc::accept4(listener, (&raw mut peer.storage).cast(), &mut peer.len, flags) })?;
     let stream = TcpStream::from(owned(fd));
     Ok((stream, peer.decode()?))
 }

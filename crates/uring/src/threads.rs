@@ -57,16 +57,11 @@ impl DiskThreads {
             event: sys::event_fd()?,
             pool,
         });
-        let mut started = DiskThreads {
-            shared,
-            threads: Vec::new(),
-        };
+        let mut started = DiskThreads { shared, threads: Vec::new() };
         for number in 0..THREADS {
             let shared = started.shared.clone();
             let builder = std::thread::Builder::new().name(format!("disk-{number}"));
-            started
-                .threads
-                .push(builder.spawn(move || serve(disk, &shared))?);
+            started.threads.push(builder.spawn(move || serve(disk, &shared))?);
         }
         Ok(started)
     }
@@ -113,10 +108,7 @@ fn serve(disk: RawFd, shared: &Shared) {
             if queues.stopping {
                 return;
             }
-            queues = shared
-                .work
-                .wait(queues)
-                .unwrap_or_else(PoisonError::into_inner);
+            queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
         };
         drop(queues);
         let completion = perform(disk, transfer, &shared.pool);
@@ -136,11 +128,7 @@ fn perform(disk: RawFd, mut transfer: Transfer, pool: &ReadPool) -> Completion {
     loop {
         let result = call(disk, transfer.next_call());
         if let Progress::Done(result) = transfer.on_result(result, pool) {
-            return Completion {
-                token: transfer.token,
-                was_flush: transfer.is_flush(),
-                result,
-            };
+            return Completion { token: transfer.token, was_flush: transfer.is_flush(), result };
         }
     }
 }
@@ -151,17 +139,12 @@ fn call(disk: RawFd, call: Call) -> i32 {
     // transfer waits for this function.
     let result = unsafe {
         match call {
-            Call::Write {
-                offset,
-                iovecs,
-                count,
-                ..
-            } => check_len(libc::pwritev(disk, iovecs, count as i32, offset as i64)),
-            Call::Read {
-                offset,
-                address,
-                len,
-            } => check_len(libc::pread(disk, address.cast(), len, offset as i64)),
+            Call::Write { offset, iovecs, count, .. } => {
+                check_len(libc::pwritev(disk, iovecs, count as i32, offset as i64))
+            }
+            Call::Read { offset, address, len } => {
+                check_len(libc::pread(disk, address.cast(), len, offset as i64))
+            }
             Call::Flush => check(libc::fdatasync(disk)).map(|_| 0),
             Call::Discard { offset, len } => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

@@ -44,21 +44,10 @@ unsafe impl Send for Transfer {}
 /// The next system call of a transfer. Pointers are valid until the transfer
 /// is dropped or `next_call` is called again.
 pub(crate) enum Call {
-    Write {
-        offset: u64,
-        iovecs: *const libc::iovec,
-        count: usize,
-    },
-    Read {
-        offset: u64,
-        address: *mut u8,
-        len: usize,
-    },
+    Write { offset: u64, iovecs: *const libc::iovec, count: usize },
+    Read { offset: u64, address: *mut u8, len: usize },
     Flush,
-    Discard {
-        offset: u64,
-        len: u64,
-    },
+    Discard { offset: u64, len: u64 },
 }
 
 pub(crate) enum Progress {
@@ -76,21 +65,12 @@ impl Transfer {
             }
             DiskOp::Read { offset, len } => {
                 let len = len as usize;
-                Op::Read {
-                    offset,
-                    buf: Some(pool.take(len)),
-                    len,
-                }
+                Op::Read { offset, buf: Some(pool.take(len)), len }
             }
             DiskOp::Flush => Op::Flush,
             DiskOp::Discard { offset, len } => Op::Discard { offset, len },
         };
-        Transfer {
-            token,
-            op,
-            done: 0,
-            iovecs: Vec::new(),
-        }
+        Transfer { token, op, done: 0, iovecs: Vec::new() }
     }
 
     pub(crate) fn is_flush(&self) -> bool {
@@ -112,10 +92,8 @@ impl Transfer {
                     }
                     let rest = &piece[skip..];
                     skip = 0;
-                    self.iovecs.push(libc::iovec {
-                        iov_base: rest.as_ptr().cast_mut().cast(),
-                        iov_len: rest.len(),
-                    });
+                    self.iovecs
+                        .push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
                 }
                 Call::Write {
                     offset: *offset + self.done as u64,
@@ -125,15 +103,11 @@ impl Transfer {
             }
             Op::Read { offset, buf, len } => Call::Read {
                 offset: *offset + self.done as u64,
-                address: buf.as_mut().expect("the read has not ended")[self.done..*len]
-                    .as_mut_ptr(),
+                address: buf.as_mut().expect("the read has not ended")[self.done..*len].as_mut_ptr(),
                 len: *len - self.done,
             },
             Op::Flush => Call::Flush,
-            Op::Discard { offset, len } => Call::Discard {
-                offset: *offset,
-                len: *len,
-            },
+            Op::Discard { offset, len } => Call::Discard { offset: *offset, len: *len },
         }
     }
 
@@ -154,11 +128,7 @@ impl Transfer {
             }
             Op::Write { len, .. } => {
                 self.done += result.unsigned_abs() as usize;
-                if self.done < *len {
-                    Progress::Again
-                } else {
-                    Progress::Done(Ok(Bytes::new()))
-                }
+                if self.done < *len { Progress::Again } else { Progress::Done(Ok(Bytes::new())) }
             }
             Op::Read { buf, len, .. } => {
                 self.done += result.unsigned_abs() as usize;
@@ -181,49 +151,18 @@ mod tests {
         let pool = ReadPool::default();
         let data = vec![Bytes::from(vec![1; 4096]), Bytes::from(vec![2; 8192])];
         let mut transfer = Transfer::new(7, DiskOp::Write { offset: 4096, data }, &pool);
-        assert!(matches!(
-            transfer.next_call(),
-            Call::Write {
-                offset: 4096,
-                count: 2,
-                ..
-            }
-        ));
+        assert!(matches!(transfer.next_call(), Call::Write { offset: 4096, count: 2, .. }));
         assert!(matches!(transfer.on_result(8192, &pool), Progress::Again));
-        assert!(matches!(
-            transfer.next_call(),
-            Call::Write {
-                offset: 12288,
-                count: 1,
-                ..
-            }
-        ));
-        assert!(matches!(
-            transfer.on_result(4096, &pool),
-            Progress::Done(Ok(_))
-        ));
+        assert!(matches!(transfer.next_call(), Call::Write { offset: 12288, count: 1, .. }));
+        assert!(matches!(transfer.on_result(4096, &pool), Progress::Done(Ok(_))));
     }
 
     #[test]
     fn an_end_of_file_inside_the_device_is_an_error() {
         let pool = ReadPool::default();
-        let mut transfer = Transfer::new(
-            1,
-            DiskOp::Read {
-                offset: 0,
-                len: 8192,
-            },
-            &pool,
-        );
+        let mut transfer = Transfer::new(1, DiskOp::Read { offset: 0, len: 8192 }, &pool);
         assert!(matches!(transfer.on_result(4096, &pool), Progress::Again));
-        assert!(matches!(
-            transfer.next_call(),
-            Call::Read {
-                offset: 4096,
-                len: 4096,
-                ..
-            }
-        ));
+        assert!(matches!(transfer.next_call(), Call::Read { offset: 4096, len: 4096, .. }));
         assert!(matches!(
             transfer.on_result(0, &pool),
             Progress::Done(Err(DiskError::Io { errno: libc::EIO }))
@@ -233,14 +172,7 @@ mod tests {
     #[test]
     fn a_device_that_cannot_discard_is_no_error() {
         let pool = ReadPool::default();
-        let mut transfer = Transfer::new(
-            1,
-            DiskOp::Discard {
-                offset: 0,
-                len: 4096,
-            },
-            &pool,
-        );
+        let mut transfer = Transfer::new(1, DiskOp::Discard { offset: 0, len: 4096 }, &pool);
         let result = transfer.on_result(-libc::EOPNOTSUPP, &pool);
         assert!(matches!(result, Progress::Done(Ok(_))));
     }

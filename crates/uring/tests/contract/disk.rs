@@ -24,10 +24,7 @@ const LEN: u64 = 64 << 20;
 
 fn open(folder: &TempDir) -> Disk {
     // /tmp may be memory; direct I/O is tested where the build folder is.
-    let options = DiskOptions {
-        create_len: Some(LEN),
-        ..DiskOptions::default()
-    };
+    let options = DiskOptions { create_len: Some(LEN), ..DiskOptions::default() };
     Disk::open(&folder.path().join("disk"), options).expect("a new file")
 }
 
@@ -58,10 +55,7 @@ fn perform(backend: Backend, disk: Option<Disk>, steps: Vec<Vec<DiskOp>>) -> Vec
         };
         let count = step.len() as u64;
         for op in step {
-            env.submit(DiskRequest {
-                token: next_token,
-                op,
-            });
+            env.submit(DiskRequest { token: next_token, op });
             next_token += 1;
         }
         count
@@ -69,10 +63,7 @@ fn perform(backend: Backend, disk: Option<Disk>, steps: Vec<Vec<DiskOp>>) -> Vec
     drive(config, |env, step| match step {
         Step::Start => waiting = advance(env),
         Step::Event(Event::DiskDone { token, result }) => {
-            assert!(
-                results.insert(token, result).is_none(),
-                "{token} was answered before"
-            );
+            assert!(results.insert(token, result).is_none(), "{token} was answered before");
             waiting -= 1;
             if waiting == 0 {
                 waiting = advance(env);
@@ -92,10 +83,7 @@ fn writes_flushes_and_reads_back(backend: Backend) {
         vec![
             vec![write(8192, vec![block(1, 4096), block(2, 8192)])],
             vec![DiskOp::Flush],
-            vec![DiskOp::Read {
-                offset: 4096,
-                len: 20480,
-            }],
+            vec![DiskOp::Read { offset: 4096, len: 20480 }],
         ],
     );
     assert_eq!(results[0], Ok(Bytes::new()));
@@ -117,23 +105,12 @@ fn many_requests_complete_once_each(backend: Backend) {
     let mut distinct = blocks.clone();
     distinct.sort_unstable();
     distinct.dedup();
-    let writes: Vec<_> = distinct
-        .iter()
-        .map(|number| write(number * 4096, vec![block(fill(*number), 4096)]))
-        .collect();
-    let reads: Vec<_> = blocks
-        .iter()
-        .map(|number| DiskOp::Read {
-            offset: number * 4096,
-            len: 4096,
-        })
-        .collect();
+    let writes: Vec<_> =
+        distinct.iter().map(|number| write(number * 4096, vec![block(fill(*number), 4096)])).collect();
+    let reads: Vec<_> =
+        blocks.iter().map(|number| DiskOp::Read { offset: number * 4096, len: 4096 }).collect();
     let written = writes.len();
-    let results = perform(
-        backend,
-        Some(open(&folder)),
-        vec![writes, vec![DiskOp::Flush], reads],
-    );
+    let results = perform(backend, Some(open(&folder)), vec![writes, vec![DiskOp::Flush], reads]);
     for (result, number) in results[written + 1..].iter().zip(&blocks) {
         let data = result.as_ref().expect("inside the device");
         assert!(data[..] == [fill(*number); 4096], "block {number}");
@@ -143,20 +120,12 @@ fn many_requests_complete_once_each(backend: Backend) {
 fn vectored_write_of_many_pieces(backend: Backend) {
     let folder = folder();
     // More pieces than one system call takes.
-    let pieces: Vec<_> = (0..1500u32)
-        .map(|number| block(number as u8, 4096))
-        .collect();
+    let pieces: Vec<_> = (0..1500u32).map(|number| block(number as u8, 4096)).collect();
     let whole = pieces.concat();
     let results = perform(
         backend,
         Some(open(&folder)),
-        vec![
-            vec![write(4096, pieces)],
-            vec![DiskOp::Read {
-                offset: 4096,
-                len: whole.len() as u32,
-            }],
-        ],
+        vec![vec![write(4096, pieces)], vec![DiskOp::Read { offset: 4096, len: whole.len() as u32 }]],
     );
     assert_eq!(results[0], Ok(Bytes::new()));
     assert!(results[1].as_ref().expect("inside the device")[..] == whole[..]);
@@ -166,48 +135,20 @@ fn requests_outside_or_unaligned_are_refused(backend: Backend) {
     let folder = folder();
     let odd = block(0, 8192);
     let bad = vec![
-        DiskOp::Read {
-            offset: LEN,
-            len: 4096,
-        },
-        DiskOp::Read {
-            offset: LEN - 4096,
-            len: 8192,
-        },
-        DiskOp::Read {
-            offset: u64::MAX - 4095,
-            len: 4096,
-        },
-        DiskOp::Read {
-            offset: 100,
-            len: 4096,
-        },
-        DiskOp::Read {
-            offset: 0,
-            len: 100,
-        },
+        DiskOp::Read { offset: LEN, len: 4096 },
+        DiskOp::Read { offset: LEN - 4096, len: 8192 },
+        DiskOp::Read { offset: u64::MAX - 4095, len: 4096 },
+        DiskOp::Read { offset: 100, len: 4096 },
+        DiskOp::Read { offset: 0, len: 100 },
         write(LEN, vec![block(0, 4096)]),
         write(1, vec![block(0, 4096)]),
         write(0, vec![odd.slice(512..4608)]),
-        DiskOp::Discard {
-            offset: LEN,
-            len: 4096,
-        },
+        DiskOp::Discard { offset: LEN, len: 4096 },
     ];
     let count = bad.len();
-    let good = vec![
-        DiskOp::Read {
-            offset: LEN - 4096,
-            len: 4096,
-        },
-        write(0, Vec::new()),
-    ];
+    let good = vec![DiskOp::Read { offset: LEN - 4096, len: 4096 }, write(0, Vec::new())];
     let results = perform(backend, Some(open(&folder)), vec![bad, good]);
-    assert!(
-        results[..count]
-            .iter()
-            .all(|result| *result == Err(DiskError::BadRange))
-    );
+    assert!(results[..count].iter().all(|result| *result == Err(DiskError::BadRange)));
     assert!(results[count..].iter().all(Result::is_ok));
 }
 
@@ -215,29 +156,13 @@ fn file_that_shrank_gives_an_error(backend: Backend) {
     let folder = folder();
     let disk = open(&folder);
     shrink(&folder.path().join("disk"));
-    let reads = vec![
-        DiskOp::Read {
-            offset: 1 << 20,
-            len: 4096,
-        },
-        DiskOp::Read {
-            offset: 4096,
-            len: 8192,
-        },
-    ];
+    let reads = vec![DiskOp::Read { offset: 1 << 20, len: 4096 }, DiskOp::Read { offset: 4096, len: 8192 }];
     let results = perform(backend, Some(disk), vec![reads]);
-    assert!(
-        results
-            .iter()
-            .all(|result| *result == Err(DiskError::Io { errno: libc::EIO }))
-    );
+    assert!(results.iter().all(|result| *result == Err(DiskError::Io { errno: libc::EIO })));
 }
 
 fn shrink(path: &Path) {
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(path)
-        .expect("the file");
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("the file");
     file.set_len(8192).expect("shrinks");
 }
 
@@ -248,14 +173,8 @@ fn discard_succeeds(backend: Backend) {
         Some(open(&folder)),
         vec![
             vec![write(0, vec![block(9, 65536)])],
-            vec![DiskOp::Discard {
-                offset: 4096,
-                len: 8192,
-            }],
-            vec![DiskOp::Read {
-                offset: 0,
-                len: 65536,
-            }],
+            vec![DiskOp::Discard { offset: 4096, len: 8192 }],
+            vec![DiskOp::Read { offset: 0, len: 65536 }],
         ],
     );
     assert_eq!(results[1], Ok(Bytes::new()));
@@ -265,12 +184,7 @@ fn discard_succeeds(backend: Backend) {
 
 fn no_disk_says_so(backend: Backend) {
     let results = perform(backend, None, vec![vec![DiskOp::Flush]]);
-    assert_eq!(
-        results,
-        [Err(DiskError::Io {
-            errno: libc::ENODEV
-        })]
-    );
+    assert_eq!(results, [Err(DiskError::Io { errno: libc::ENODEV })]);
 }
 
 fn exit_waits_for_the_last_write(backend: Backend) {

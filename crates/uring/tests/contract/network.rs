@@ -114,10 +114,7 @@ fn moves_64_mib_each_way(backend: Backend) {
             while !rest.is_empty() {
                 let at = got % piece.len();
                 let len = rest.len().min(piece.len() - at);
-                assert!(
-                    rest[..len] == piece[at..at + len],
-                    "differs near byte {got}"
-                );
+                assert!(rest[..len] == piece[at..at + len], "differs near byte {got}");
                 got += len;
                 rest = &rest[len..];
             }
@@ -136,9 +133,7 @@ fn opens_and_closes_1000_connections(backend: Backend) {
     const COUNT: usize = 1000;
     // The count of descriptors is the whole process's: one backend at a time.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // One node is both ends, so that it also sees every id.
     let (listener, addr) = local_listener();
     let mut config = config(backend);
@@ -210,9 +205,8 @@ fn silent_dial_is_unreachable(backend: Backend) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     shrink_backlog(&listener);
     let addr = listener.local_addr().expect("a bound socket");
-    let _queued: Vec<_> = (0..4)
-        .filter_map(|_| TcpStream::connect_timeout(&addr, Duration::from_millis(100)).ok())
-        .collect();
+    let _queued: Vec<_> =
+        (0..4).filter_map(|_| TcpStream::connect_timeout(&addr, Duration::from_millis(100)).ok()).collect();
     let mut config = config(backend);
     config.dial_timeout = Duration::from_millis(200);
     let mut started = Time::ZERO;
@@ -282,9 +276,7 @@ fn slow_reader(addr: SocketAddr) -> thread::JoinHandle<usize> {
         stream.write_all(b"more than the node reads").expect("sent");
         thread::sleep(Duration::from_millis(100));
         let mut all = Vec::new();
-        stream
-            .read_to_end(&mut all)
-            .expect("an orderly end, not a reset");
+        stream.read_to_end(&mut all).expect("an orderly end, not a reset");
         all.len()
     })
 }
@@ -322,12 +314,7 @@ fn close_while_dialing_delivers_the_output_first(backend: Backend) {
     let addr = listener.local_addr().expect("a bound socket");
     let reader = thread::spawn(move || {
         let mut text = String::new();
-        listener
-            .accept()
-            .expect("dialed")
-            .0
-            .read_to_string(&mut text)
-            .expect("an orderly end");
+        listener.accept().expect("dialed").0.read_to_string(&mut text).expect("an orderly end");
         text
     });
     let wake = Rc::new(Cell::new(Time::MAX));
@@ -345,10 +332,7 @@ fn close_while_dialing_delivers_the_output_first(backend: Backend) {
             }
         }
     });
-    assert_eq!(
-        reader.join().expect("the reader's own checks"),
-        "last words"
-    );
+    assert_eq!(reader.join().expect("the reader's own checks"), "last words");
 }
 
 fn no_event_after_close(backend: Backend) {
@@ -400,10 +384,7 @@ fn linger_is_bounded(backend: Backend) {
     });
     let mut all = Vec::new();
     let end = peer.read_to_end(&mut all);
-    assert!(
-        end.is_err() || all.len() < 64 << 20,
-        "nobody waited for this peer"
-    );
+    assert!(end.is_err() || all.len() < 64 << 20, "nobody waited for this peer");
 }
 
 fn paused_connection_delivers_nothing(backend: Backend) {
@@ -413,9 +394,7 @@ fn paused_connection_delivers_nothing(backend: Backend) {
     config.listeners.push(listener);
     let peer = thread::spawn(move || {
         let mut stream = TcpStream::connect(addr).expect("accepted");
-        stream
-            .write_all(&vec![5; LEN])
-            .expect("all is read in the end");
+        stream.write_all(&vec![5; LEN]).expect("all is read in the end");
     });
     let wake = Rc::new(Cell::new(Time::MAX));
     let (mut paused, mut got, mut pauses) = (None, 0, 0);

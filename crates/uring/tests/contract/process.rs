@@ -40,10 +40,7 @@ fn timers_fire_in_time(backend: Backend) {
         }
     });
     // Loose: the machine may be busy with other tests.
-    assert!(
-        late / fired < Duration::from_millis(20),
-        "{late:?} late in {fired} timers"
-    );
+    assert!(late / fired < Duration::from_millis(20), "{late:?} late in {fired} timers");
 }
 
 fn signals_become_shutdown(backend: Backend) {
@@ -56,9 +53,7 @@ fn signals_become_shutdown(backend: Backend) {
         // process do not block it.
         drive(config, |env, step| match step {
             // SAFETY: no arguments.
-            Step::Start => send
-                .send(unsafe { libc::pthread_self() })
-                .expect("the test waits"),
+            Step::Start => send.send(unsafe { libc::pthread_self() }).expect("the test waits"),
             Step::Event(Event::Shutdown) => {
                 signals += 1;
                 if signals == 2 {

@@ -38,11 +38,7 @@ pub fn uring_works() -> bool {
 }
 
 pub fn config(backend: Backend) -> ReactorConfig {
-    ReactorConfig {
-        backend,
-        stop_signals: false,
-        ..ReactorConfig::default()
-    }
+    ReactorConfig { backend, stop_signals: false, ..ReactorConfig::default() }
 }
 
 pub fn local_listener() -> (TcpListener, SocketAddr) {
@@ -92,10 +88,6 @@ pub fn drive_with_wake(
     wake: &Rc<Cell<Time>>,
     script: impl FnMut(&mut dyn Env, Step),
 ) -> i32 {
-    let mut node = Scripted {
-        script,
-        wake: wake.clone(),
-        deadline: Time::MAX,
-    };
+    let mut node = Scripted { script, wake: wake.clone(), deadline: Time::MAX };
     uring::run(config, &mut node).expect("the backend works here")
 }
