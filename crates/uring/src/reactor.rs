@@ -221,6 +221,12 @@ impl Reactor {
     fn quiesce(&mut self) -> bool {
         self.core.silence();
         self.core.end_all();
+        if let Driver::Uring(ring) = &mut self.driver
+            && let Err(error) = ring.stop()
+        {
+            tracing::warn!(%error, "the ring takes no more requests");
+            return ring.is_idle();
+        }
         let deadline = clock::monotonic() + QUIESCE_TIMEOUT;
         loop {
             self.core.silence();

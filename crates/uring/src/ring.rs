@@ -76,6 +76,8 @@ pub(crate) struct Ring {
     sends_queued: bool,
     completions: Vec<(u64, i32, u32)>,
     spin: Duration,
+    /// The reactor ends: nothing is armed again.
+    stopping: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -204,12 +206,29 @@ impl Ring {
             sends_queued: false,
             completions: Vec::new(),
             spin,
+            stopping: false,
         })
     }
 
-    /// Whether the kernel holds no memory of ours.
+    /// Whether the kernel holds no memory and no descriptor of ours.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight == 0
+        self.in_flight == 0 && !self.signals_armed && self.listeners.iter().all(|listener| !listener.armed)
+    }
+
+    /// Ends what waits without being in flight for a connection. A pending
+    /// accept would keep the port taken after the listener is closed, until
+    /// the kernel has taken the ring apart in the background.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
+        self.stopping = true;
+        let armed =
+            |(index, listener): (usize, &Listener)| listener.armed.then(|| Kind::Accept.key(index as u32));
+        let mut keys: Vec<u64> = self.listeners.iter().enumerate().filter_map(armed).collect();
+        keys.extend(self.signals_armed.then(|| Kind::Signal.key(0)));
+        for key in keys {
+            let entry = opcode::AsyncCancel::new(key).build().user_data(Kind::Cancel.key(0));
+            self.push(&entry)?;
+        }
+        Ok(())
     }
 
     /// Leaves the memory of requests in flight to the end of the process.
@@ -439,7 +458,7 @@ impl Ring {
     fn arm_listeners(&mut self, now: Time, mut timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         for index in 0..self.listeners.len() {
             let listener = &mut self.listeners[index];
-            if listener.armed {
+            if listener.armed || self.stopping {
                 continue;
             }
             if let Some(until) = listener.rest_until.filter(|until| *until > now) {
@@ -463,7 +482,7 @@ impl Ring {
     }
 
     fn arm_signals(&mut self) -> io::Result<()> {
-        let Some(signals) = self.signals.as_ref().filter(|_| !self.signals_armed) else {
+        let Some(signals) = self.signals.as_ref().filter(|_| !self.signals_armed && !self.stopping) else {
             return Ok(());
         };
         let entry = opcode::PollAdd::new(types::Fd(signals.as_raw_fd()), libc::POLLIN as u32)

@@ -14,6 +14,8 @@ use uring::Backend;
 
 contract!(
     echoes_random_chunks,
+    small_messages_after_a_large_one_arrive,
+    ended_reactor_frees_its_port,
     moves_64_mib_each_way,
     opens_and_closes_1000_connections,
     refused_dial_says_so,
@@ -93,6 +95,54 @@ fn echoes_random_chunks(backend: Backend) {
     assert_eq!(status, 3);
     assert!(got == data, "the echo differs");
     server.join().expect("the server saw the end");
+}
+
+fn small_messages_after_a_large_one_arrive(backend: Backend) {
+    // The receive buffer has grown for the large one, and shrinks meanwhile.
+    let (addr, server) = echo_server(backend, true);
+    let (mut sent, mut got, mut rounds) = (0, 0, 0u32);
+    drive(config(backend), |env, step| match step {
+        Step::Start => {
+            env.connect(addr);
+        }
+        Step::Event(Event::Connected { conn, .. }) => {
+            sent = 4 << 20;
+            env.send(conn, Bytes::from(vec![1; sent]));
+        }
+        Step::Event(Event::Received { conn, data }) => {
+            got += data.len();
+            if got < sent {
+                return;
+            }
+            rounds += 1;
+            if rounds == 300 {
+                return env.exit(0);
+            }
+            let len = 1 + (rounds as usize * 37) % 5000;
+            sent += len;
+            env.send(conn, Bytes::from(vec![2; len]));
+        }
+        Step::Event(other) => panic!("unexpected {other:?}"),
+        Step::BatchEnd => {}
+    });
+    assert_eq!(got, sent);
+    server.join().expect("the server saw the end");
+}
+
+fn ended_reactor_frees_its_port(backend: Backend) {
+    let (listener, addr) = local_listener();
+    let mut listener = Some(listener);
+    for _ in 0..5 {
+        let mut config = config(backend);
+        config.listeners.extend(listener.take());
+        let wake = Rc::new(Cell::new(Time::MAX));
+        drive_with_wake(config, &wake.clone(), |env, step| match step {
+            Step::Start => wake.set(env.now() + Duration::from_millis(10)),
+            Step::BatchEnd if wake.get() <= env.now() => env.exit(0),
+            _ => {}
+        });
+        listener = Some(uring::listen(addr).expect("the port is free again"));
+    }
 }
 
 fn moves_64_mib_each_way(backend: Backend) {
