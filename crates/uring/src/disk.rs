@@ -2,8 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::sys::check;
-use base::Duration;
+use crate::sys::{self, check};
 use env::DiskInfo;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -185,25 +184,12 @@ fn create_content(path: &Path, file: &File, options: DiskOptions) -> Result<(), 
     File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(fail)
 }
 
-/// How long a predecessor may take to disappear. The kernel takes a killed
-/// process's io_uring apart in the background, and its files with it.
-const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
-const LOCK_RETRY: Duration = Duration::from_millis(5);
-
 /// Released with the descriptor, so a killed process leaves no lock behind.
 fn lock(file: &File) -> io::Result<()> {
-    let mut waited = Duration::ZERO;
-    loop {
+    sys::outwait_predecessor(libc::EWOULDBLOCK, || {
         // SAFETY: no pointers.
-        let result = check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) });
-        match result {
-            Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) && waited < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_RETRY);
-                waited += LOCK_RETRY;
-            }
-            other => return other.map(|_| ()),
-        }
-    }
+        check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(|_| ())
+    })
 }
 
 impl Drop for Disk {

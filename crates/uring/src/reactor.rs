@@ -77,6 +77,16 @@ impl Default for ReactorConfig {
     }
 }
 
+impl ReactorConfig {
+    /// The defaults of a daemon, without listeners and disk.
+    pub fn new(backend: Backend) -> ReactorConfig {
+        ReactorConfig {
+            backend,
+            ..ReactorConfig::default()
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("io_uring cannot be used here: {0}")]
@@ -91,10 +101,11 @@ pub enum SetupError {
 
 /// A listening socket for [`ReactorConfig::listeners`].
 ///
-/// Errors: `AddrInUse` when another process listens there. A port whose last
-/// user has just exited is taken at once.
+/// Errors: `AddrInUse` when another process listens there and still does a
+/// second later: a process killed just now may hold its port for a moment.
 pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(addr)?; // std sets SO_REUSEADDR
+    // std sets SO_REUSEADDR.
+    let listener = sys::outwait_predecessor(libc::EADDRINUSE, || TcpListener::bind(addr))?;
     sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
     Ok(listener)
 }
