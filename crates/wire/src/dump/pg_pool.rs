@@ -25,6 +25,7 @@ fn autoscale_name(mode: AutoscaleMode) -> &'static str {
         AutoscaleMode::Off => "off",
         AutoscaleMode::Warn => "warn",
         AutoscaleMode::On => "on",
+        AutoscaleMode::Unknown => "???",
     }
 }
 
@@ -203,7 +204,9 @@ pub fn pool_text(pool: &PgPool) -> String {
         pool.size, pool.min_size, pool.crush_rule, pool.pg_num, pool.pgp_num
     );
     write_pg_num_targets(&mut out, pool);
-    let _ = write!(out, " autoscale_mode {}", autoscale_name(pool.pg_autoscale_mode));
+    if pool.pg_autoscale_mode != AutoscaleMode::Unknown {
+        let _ = write!(out, " autoscale_mode {}", autoscale_name(pool.pg_autoscale_mode));
+    }
     let _ = write!(out, " last_change {}", pool.last_change);
     let resends = [
         pool.last_force_op_resend,

@@ -146,7 +146,7 @@ impl OsdMap {
     pub const DEFAULT_PRIMARY_AFFINITY: u32 = 0x10000;
     /// Bounds `max_osd`, which a hostile incremental could otherwise inflate.
     /// Ceph's own limit is the monitor's `mon_max_osd`, 10,000 by default.
-    pub const OSDS_MAX: i32 = 1 << 20;
+    pub const OSDS_MAX: i32 = 1 << 16;
 
     fn slot<T: Clone>(list: &[T], osd: OsdId) -> Option<T> {
         usize::try_from(osd.0).ok().and_then(|i| list.get(i)).cloned()

@@ -19,6 +19,8 @@ pub enum AutoscaleMode {
     Off,
     Warn,
     On,
+    /// Never said: only in pools of old clusters.
+    Unknown,
 }
 
 /// `HitSet::Params`: how a cache tier remembers what was read.

@@ -71,3 +71,57 @@ fn mix(state: &mut [u32; 3]) {
     }
     *state = [a, b, c];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps::PgPool;
+    use crate::types::PoolId;
+
+    fn hash(nspace: &str, name: &str) -> u32 {
+        let locator = ObjectLocator { nspace: nspace.to_owned(), ..ObjectLocator::pool(PoolId(1)) };
+        placement_hash(&locator, name)
+    }
+
+    /// From `ceph osd map POOL OBJECT [NAMESPACE]` of a 16.2.15 cluster.
+    #[test]
+    fn hashes_are_cephs() {
+        for (nspace, name, expected) in [
+            ("", "a", 0x29ee_c818),
+            ("", "foo", 0x7fc1_f406),
+            ("", "abcdefg", 0xb9e6_762c),
+            ("", "abcdefgh", 0x053f_775e),
+            ("", "abcdefghi", 0x3a7b_0a5f),
+            ("", "abcdefghijk", 0xe52b_8e4c),
+            ("", "abcdefghijkl", 0x0b1b_3ea5),
+            ("", "abcdefghijklm", 0x3122_b031),
+            ("", "abcdefghijklmnopqrstuvw", 0x68e5_ff21),
+            ("", "rbd_data.1234567890ab.0000000000000001", 0x4df3_93f2),
+            ("", "été", 0x9849_f513),
+            ("", &"x".repeat(200), 0x1d05_3f3b),
+            ("ns", "a", 0x217c_94ca),
+            ("ns", "abcdefghi", 0xe37f_3e5f),
+            ("a longer namespace", "foo", 0xd263_0695),
+            ("a longer namespace", "abcdefghijkl", 0x018a_bf43),
+        ] {
+            assert_eq!(hash(nspace, name), expected, "{nspace:?} {name:?}");
+        }
+    }
+
+    /// Likewise, in a pool of 12 PGs.
+    #[test]
+    fn hashes_fall_into_cephs_pgs() {
+        let pool = PgPool { pg_num: 12, ..PgPool::default() };
+        for (name, seed) in [("a", 8), ("foo", 6), ("abcdefghijk", 4), ("obj13", 5), ("m", 0xa)] {
+            assert_eq!(pool.raw_hash_to_seed(hash("", name)), seed, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_locator_overrides_the_name() {
+        let mut locator = ObjectLocator { key: "foo".to_owned(), ..ObjectLocator::pool(PoolId(1)) };
+        assert_eq!(placement_hash(&locator, "whatever"), hash("", "foo"));
+        locator.hash = 0x1_0000_0007;
+        assert_eq!(placement_hash(&locator, "whatever"), 7);
+    }
+}

@@ -124,7 +124,11 @@ impl Encode for EntityAddr {
             e.u32(u32::from(self.kind.as_u8()));
             e.u32(self.nonce);
             match self.socket {
-                None => e.u32(0),
+                // All of Ceph's union of socket addresses, in zeros.
+                None => {
+                    e.u32(28);
+                    e.raw(&[0; 28]);
+                }
                 Some(SocketAddr::V4(a)) => {
                     e.u32(16);
                     e.u16(FAMILY_IPV4);

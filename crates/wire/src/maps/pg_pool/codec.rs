@@ -106,6 +106,7 @@ impl PgPool {
             AutoscaleMode::Off => 0,
             AutoscaleMode::Warn => 1,
             AutoscaleMode::On => 2,
+            AutoscaleMode::Unknown => 0xff,
         });
         e.put(&self.last_pg_merge_meta);
     }
@@ -185,6 +186,7 @@ impl PgPool {
             0 => AutoscaleMode::Off,
             1 => AutoscaleMode::Warn,
             2 => AutoscaleMode::On,
+            0xff => AutoscaleMode::Unknown,
             _ => return Err(DecodeError::Invalid { what: "autoscale mode" }),
         };
         self.last_pg_merge_meta = d.get()?;

@@ -1,0 +1,4 @@
+//! What the fuzz targets run. The bodies are plain functions, so that the
+//! crates' own tests can run them for a bounded time on a stable compiler.
+
+pub mod maps;
