@@ -5,7 +5,8 @@ use base::Random;
 use crush::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 pub const TYPES: [&str; 5] = ["osd", "host", "rack", "room", "root"];
 
@@ -41,20 +42,34 @@ pub fn have(tool: &str) -> bool {
     found
 }
 
+/// What a run of a tool may take; a few milliseconds is usual.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The tool's standard output; its complaints only matter when it fails.
 pub fn run(tool: &str, file: &Path, args: &[String]) -> String {
     let mut command = Command::new(tool);
     if tool == "crushtool" {
         command.arg("-i");
     }
-    let output = command.arg(file).args(args).env("CEPH_CONF", "/dev/null").output().expect("the tool runs");
-    assert!(
-        output.status.success(),
-        "{tool} {args:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("text")
+    let (out, err) = (file.with_extension("out"), file.with_extension("err"));
+    let create = |path| std::fs::File::create(path).expect("a scratch file");
+    command.arg(file).args(args).env("CEPH_CONF", "/dev/null").stdin(Stdio::null());
+    let mut child = command.stdout(create(&out)).stderr(create(&err)).spawn().expect("the tool starts");
+    // Ceph's tools may hang in their own crash handler, so they get a deadline.
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("a child to wait for") {
+            Some(status) => break status,
+            None if started.elapsed() > TOOL_TIMEOUT => {
+                child.kill().expect("a child to kill");
+                break child.wait().expect("a child to wait for");
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let complaints = std::fs::read_to_string(&err).unwrap_or_default();
+    assert!(status.success(), "{tool} {args:?}: {status}\n{complaints}");
+    std::fs::read_to_string(&out).expect("text")
 }
 
 /// A random map: up to four levels, all bucket algorithms, zero and odd
