@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wire::maps::{ApplyError, MgrMap, MonMap, OsdMap, OsdMapIncremental};
-use wire::types::Epoch;
+use wire::maps::{ApplyError, MgrMap, MonMap, OsdMap, OsdMapIncremental, OsdState};
+use wire::types::{Epoch, OsdId, Uuid};
 use wire::{Decode, DecodeError, Encode, Features};
 
 fn folder(kind: &str) -> PathBuf {
@@ -103,12 +103,12 @@ fn an_incremental_that_does_not_fit_changes_nothing() {
     let mut map = before.clone();
     assert_eq!(map.apply(&inc(44)), Err(ApplyError::WrongEpoch { at: Epoch(42), makes: Epoch(44) }));
     let mut stranger = inc(43);
-    stranger.fsid = wire::types::Uuid([7; 16]);
+    stranger.fsid = Uuid([7; 16]);
     assert!(matches!(map.apply(&stranger), Err(ApplyError::WrongCluster { .. })));
     let mut beyond = inc(43);
-    beyond.new_weight.insert(wire::types::OsdId(4), 0);
+    beyond.new_weight.insert(OsdId(4), 0);
     assert!(matches!(map.apply(&beyond), Err(ApplyError::NoSuchOsd { max_osd: 4, .. })));
-    beyond.new_weight = [(wire::types::OsdId(-1), 0)].into();
+    beyond.new_weight = [(OsdId(-1), 0)].into();
     assert!(matches!(map.apply(&beyond), Err(ApplyError::NoSuchOsd { .. })));
     let mut lying = inc(43);
     lying.full_crc ^= 1;
@@ -153,4 +153,27 @@ fn monmaptool_accepts_our_encoding() {
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(text.contains("epoch 7\n"), "{text}");
+}
+
+#[test]
+fn a_sealed_incremental_applies_after_the_wire() {
+    let mut map: OsdMap = decode(&fixtures("osd_map")[&42]).expect("a good map");
+    let mut inc = OsdMapIncremental::new(map.fsid, map.epoch.next());
+    inc.new_weight.insert(OsdId(1), OsdMap::WEIGHT_OUT);
+    inc.new_state.insert(OsdId(2), OsdState::UP);
+    let next = inc.seal(&map).expect("a fitting incremental");
+    let received = decode(&inc.to_bytes(Features::PACIFIC)).expect("our own encoding");
+    map.apply(&received).expect("a sealed incremental");
+    assert_eq!(map, next);
+    assert!(map.is_out(OsdId(1)) && map.is_down(OsdId(2)) && map.is_up(OsdId(1)));
+    assert_eq!(map.info(OsdId(2)).map(|i| i.down_at), Some(Epoch(43)));
+}
+
+/// The devices of a CRUSH map are recounted, or Ceph's checksum is missed.
+#[test]
+fn a_crush_map_with_too_many_devices_is_corrected() {
+    let inc: OsdMapIncremental = decode(&fixtures("osd_map_incremental")[&147]).expect("a good incremental");
+    let map: OsdMap = decode(&fixtures("osd_map")[&148]).expect("a good map");
+    let max_devices_of = |crush: &Bytes| crush[12];
+    assert_eq!((max_devices_of(&inc.crush), max_devices_of(&map.crush)), (4, 3));
 }

@@ -51,7 +51,9 @@ pub use store_statfs::StoreStatfs;
 
 use crate::features::Features;
 
-/// What a peer must have for our encoding of the maps to be the one it expects.
+/// What a peer must have for our encoding of the maps to be the one it expects:
+/// refuse it when `peer.missing(REQUIRED_FEATURES)` is not empty.
+/// WIRE: maps#features
 pub const REQUIRED_FEATURES: Features = Features(
     Features::SERVER_LUMINOUS.0
         | Features::SERVER_MIMIC.0

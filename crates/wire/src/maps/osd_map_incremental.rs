@@ -1,7 +1,8 @@
 mod codec;
 
 use super::{
-    ErasureCodeProfile, OsdMapFlags, OsdState, OsdXInfo, PgPool, Release, SIGNIFICANT_FEATURES, StretchMode,
+    ApplyError, ErasureCodeProfile, OsdMap, OsdMapFlags, OsdState, OsdXInfo, PgPool, Release,
+    SIGNIFICANT_FEATURES, StretchMode,
 };
 use crate::features::Features;
 use crate::types::{EntityAddr, EntityAddrVec, Epoch, IntervalSet, OsdId, PgId, PoolId, Uuid};
@@ -137,5 +138,15 @@ impl OsdMapIncremental {
             new_stretch_mode: None,
             full_crc: 0,
         }
+    }
+
+    /// Finishes an incremental that the caller has filled in: sets the checksum
+    /// of the full map that it leads to, and returns that map.
+    ///
+    /// Errors: as [`OsdMap::advanced`]; the incremental is then as it was.
+    pub fn seal(&mut self, from: &OsdMap) -> Result<OsdMap, ApplyError> {
+        let next = from.advanced(self)?;
+        self.full_crc = next.crc();
+        Ok(next)
     }
 }
