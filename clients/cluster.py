@@ -1,0 +1,47 @@
+"""What the tests that kill daemons share."""
+import json, os, signal, subprocess, time
+
+
+def sh(conf, *argv, check=True, timeout=120):
+    done = subprocess.run(argv, env=dict(os.environ, CEPH_CONF=conf), capture_output=True, text=True, timeout=timeout)
+    if check and done.returncode:
+        raise SystemExit(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def ceph_json(conf, *argv):
+    return json.loads(sh(conf, "ceph", *argv, "-f", "json"))
+
+
+def pid_of(directory, daemon):
+    return int(open(os.path.join(directory, "run", f"{daemon}.pid")).read())
+
+
+def kill(directory, *daemons):
+    for pid in [pid_of(directory, d) for d in daemons]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def up(loligo, directory):
+    done = subprocess.run([loligo, "up", directory], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"loligo up: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def wait_clean(conf, within):
+    """Seconds until every PG is active+clean; fails after `within`."""
+    began = time.time()
+    while True:
+        states = {s["state_name"]: s["count"] for s in ceph_json(conf, "status")["pgmap"].get("pgs_by_state", [])}
+        if set(states) == {"active+clean"}:
+            return time.time() - began
+        if time.time() - began > within:
+            raise SystemExit(f"not clean within {within} s: {states}\n" + sh(conf, "ceph", "health", "detail", check=False))
+        time.sleep(0.3)
+
+
+def make_pool(conf, name, pgs=32, size=2):
+    sh(conf, "ceph", "osd", "pool", "create", name, str(pgs))
+    sh(conf, "ceph", "osd", "pool", "set", name, "size", str(size))
+    sh(conf, "ceph", "osd", "pool", "set", name, "min_size", "1")
+    wait_clean(conf, 30)

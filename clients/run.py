@@ -1,0 +1,55 @@
+#!/usr/bin/python3
+"""Start a Loligo cluster on loopback, run every stock-client test on it, stop it.
+
+    run.py --loligo target/release/loligo [TEST ...]
+
+Each test is a script of this folder that takes --conf DIR/ceph.conf (and, where
+it kills daemons, --loligo and --dir); it exits with 0 when it passed.
+"""
+import argparse, os, shutil, socket, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Short ones first; those that kill daemons last.
+TESTS = ["compare.py", "op_semantics.py", "librados.py", "fio_rados.py", "kill_one.py", "kill_all.py", "bad_input.py"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def main():
+    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arg.add_argument("--loligo", required=True)
+    arg.add_argument("tests", nargs="*")
+    opt = arg.parse_args()
+    loligo = os.path.abspath(opt.loligo)
+    passed, failed = 0, []
+    tests = opt.tests or [t for t in TESTS if os.path.exists(os.path.join(HERE, t))]
+    for test in tests:
+        top = tempfile.mkdtemp(prefix="loligo-clients.")
+        directory = os.path.join(top, "cluster")
+        try:
+            subprocess.run([loligo, "up", directory, "--port", str(free_port()), "--osd-size", "6G"], check=True)
+            began = time.time()
+            argv = [sys.executable, os.path.join(HERE, test), "--conf", os.path.join(directory, "ceph.conf")]
+            if test in ("kill_one.py", "kill_all.py", "bad_input.py"):
+                argv += ["--loligo", loligo, "--dir", directory]
+            code = subprocess.run(argv).returncode
+            print(f"{'ok' if code == 0 else 'FAILED'}: {test} ({time.time() - began:.0f} s)", flush=True)
+            if code:
+                failed.append(test)
+                for name in sorted(os.listdir(os.path.join(directory, "log"))):
+                    print(f"--- the end of {name}")
+                    subprocess.run(["tail", "-n", "15", os.path.join(directory, "log", name)])
+            else:
+                passed += 1
+        finally:
+            subprocess.run([loligo, "down", directory], stdout=subprocess.DEVNULL)
+            shutil.rmtree(top, ignore_errors=True)
+    print(f"clients: {passed} passed, {len(failed)} failed")
+    sys.exit(1 if failed else 0)
+
+
+main()
