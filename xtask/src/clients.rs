@@ -11,7 +11,9 @@ const PYTHON: &str = "/usr/bin/python3";
 pub fn run() -> Result<()> {
     for program in ["rados", "ceph"] {
         if !installed(program) {
-            println!("clients: SKIPPED: {program} is not installed (Debian: ceph-common, python3-rados, fio)");
+            println!(
+                "clients: SKIPPED: {program} is not installed (Debian: ceph-common, python3-rados, fio)"
+            );
             return Ok(());
         }
     }

@@ -21,7 +21,9 @@ pub fn run_all(seconds: u64) -> Result<()> {
     for target in String::from_utf8_lossy(&list.stdout).lines() {
         let mut command = Command::new("cargo");
         let limit = format!("-max_total_time={seconds}");
-        command.args(["+nightly", "fuzz", "run", target, "--", &limit, "-rss_limit_mb=4096"]).current_dir(root());
+        command
+            .args(["+nightly", "fuzz", "run", target, "--", &limit, "-rss_limit_mb=4096"])
+            .current_dir(root());
         crate::run::run(command, &format!("cargo +nightly fuzz run {target} -- {limit}"))?;
     }
     Ok(())

@@ -63,7 +63,14 @@ impl Task {
         match self {
             Task::Verify { seeds, fuzz_seconds } => verify(seeds, fuzz_seconds),
             Task::Fix => {
-                cargo(&["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"])?;
+                cargo(&[
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--fix",
+                    "--allow-dirty",
+                    "--allow-staged",
+                ])?;
                 cargo(&["fmt", "--all"])
             }
             Task::Sim { args } => sim(&args),

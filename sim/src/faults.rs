@@ -1,0 +1,84 @@
+//! What goes wrong, when, and for how long. Drawn from the seed.
+
+use base::{Duration, Random};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process dies; what it wrote to the device stays.
+    KillOsd { osd: usize, back_after: Duration },
+    /// The machine loses power: unflushed writes are lost or torn.
+    CutPower { osd: usize, back_after: Duration },
+    CutPowerEverywhere { back_after: Duration },
+    KillMon { back_after: Duration },
+    /// One OSD is cut off from everyone, in one direction or both.
+    Isolate { osd: usize, inbound: bool, outbound: bool, heal_after: Duration },
+    /// Two OSDs cannot talk to each other, but to everyone else.
+    CutPair { a: usize, b: usize, heal_after: Duration },
+    /// As SIGSTOP and SIGCONT.
+    Pause { osd: usize, time: Duration },
+    BreakConnections { count: u64 },
+    /// An operator moves data: weight 0 is out.
+    Reweight { osd: usize, percent: u64 },
+    PrimaryAffinity { osd: usize, percent: u64 },
+}
+
+/// How much of everything a run sees.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    pub osds: usize,
+    /// Relative frequency of each kind; 0 turns it off.
+    pub weights: [u64; 10],
+    /// Mean time between faults.
+    pub interval: Duration,
+}
+
+impl FaultPlan {
+    /// Each seed stresses some kinds more than others, and may do without some.
+    pub fn draw(random: &mut Random, osds: usize) -> FaultPlan {
+        let mut weights = [0; 10];
+        for weight in &mut weights {
+            *weight = [0, 1, 1, 4][random.below(4) as usize];
+        }
+        let interval = Duration::from_millis([150, 500, 1500][random.below(3) as usize]);
+        FaultPlan { osds, weights, interval }
+    }
+
+    pub fn none(osds: usize) -> FaultPlan {
+        FaultPlan { osds, weights: [0; 10], interval: Duration::from_secs(1) }
+    }
+
+    pub fn next(&self, random: &mut Random) -> Option<Fault> {
+        let total: u64 = self.weights.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        let mut at = random.below(total);
+        let kind = self.weights.iter().position(|w| match at.checked_sub(*w) {
+            Some(rest) => {
+                at = rest;
+                false
+            }
+            None => true,
+        })?;
+        let osd = random.below(self.osds as u64) as usize;
+        let soon = Duration::from_millis(1 + random.below([50, 500, 4000][random.below(3) as usize]));
+        Some(match kind {
+            0 => Fault::KillOsd { osd, back_after: soon },
+            1 => Fault::CutPower { osd, back_after: soon },
+            2 => Fault::CutPowerEverywhere { back_after: soon },
+            3 => Fault::KillMon { back_after: soon },
+            4 => {
+                let (inbound, outbound) = [(true, true), (true, false), (false, true)][random.below(3) as usize];
+                Fault::Isolate { osd, inbound, outbound, heal_after: soon }
+            }
+            5 => {
+                let other = (osd + 1 + random.below(self.osds as u64 - 1) as usize) % self.osds;
+                Fault::CutPair { a: osd, b: other, heal_after: soon }
+            }
+            6 => Fault::Pause { osd, time: soon },
+            7 => Fault::BreakConnections { count: 1 + random.below(5) },
+            8 => Fault::Reweight { osd, percent: [0, 50, 100][random.below(3) as usize] },
+            _ => Fault::PrimaryAffinity { osd, percent: [0, 50, 100][random.below(3) as usize] },
+        })
+    }
+}
