@@ -277,6 +277,9 @@ impl Core {
             local.and_then(Result::ok).ok_or(libc::ENOTCONN)
         });
         match local {
+            // A dial to a free port of this host may be given that very port,
+            // and meets itself: nobody listens there.
+            Ok(local) if conn.dial_to == Some(local) => self.on_end(index, CloseReason::Refused),
             Ok(local) => {
                 conn.phase = Phase::Open;
                 if !conn.closing
@@ -544,4 +547,84 @@ impl Env for Core {
 /// The connection, when the node may still send on it.
 fn open_to_node(found: Option<&mut Connection>) -> Option<&mut Connection> {
     found.filter(|found| found.visible && !found.closing && found.phase != Phase::Dead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::DiskOptions;
+
+    fn core() -> (Core, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let options = DiskOptions { create_len: Some(1 << 20), preallocate: false };
+        let disk = Disk::open(&folder.path().join("disk"), options).expect("a new file");
+        let second = Duration::from_secs(1);
+        (Core::new(Random::from_seed(1), Some(disk), second, second), folder)
+    }
+
+    /// Collects what it is given.
+    #[derive(Default)]
+    struct Recorder(Vec<Event>);
+
+    impl Node for Recorder {
+        fn start(&mut self, _: &mut dyn Env) {}
+        fn on_event(&mut self, _: &mut dyn Env, event: Event) {
+            self.0.push(event);
+        }
+        fn on_batch_end(&mut self, _: &mut dyn Env) {}
+        fn next_wake(&self) -> Time {
+            Time::MAX
+        }
+    }
+
+    fn results(core: &mut Core) -> Vec<(u64, DiskResult)> {
+        let mut recorder = Recorder::default();
+        core.dispatch(&mut recorder);
+        let result = |event| match event {
+            Event::DiskDone { token, result } => (token, result),
+            other => panic!("unexpected {other:?}"),
+        };
+        recorder.0.into_iter().map(result).collect()
+    }
+
+    #[test]
+    fn nothing_succeeds_after_a_failed_flush() {
+        let (mut core, _folder) = core();
+        let read = DiskOp::Read { offset: 0, len: 4096 };
+        for (token, op) in [(1, DiskOp::Flush), (2, read.clone()), (3, DiskOp::Flush)] {
+            core.submit(DiskRequest { token, op });
+        }
+        assert_eq!(core.take_disk_queue().len(), 3);
+        core.on_disk_done(1, true, Err(DiskError::Io { errno: libc::EIO }));
+        // Completed by the device, but not covered by any flush to come.
+        core.on_disk_done(2, false, Ok(Bytes::new()));
+        core.on_disk_done(3, true, Ok(Bytes::new()));
+        core.submit(DiskRequest { token: 4, op: read });
+        assert!(core.take_disk_queue().is_empty(), "the device is left alone");
+        let failed = Err(DiskError::Io { errno: libc::EIO });
+        let expected: Vec<_> = (1..=4).map(|token| (token, failed.clone())).collect();
+        assert_eq!(results(&mut core), expected);
+    }
+
+    #[test]
+    fn held_bytes_come_before_the_end_of_their_connection() {
+        let (mut core, _folder) = core();
+        let (index, conn) = core.table.insert(None, None);
+        core.pause_reading(conn, true);
+        core.on_received(index, Bytes::from_static(b"a"));
+        core.on_end(index, CloseReason::Peer);
+        let mut recorder = Recorder::default();
+        assert!(!core.dispatch(&mut recorder), "paused");
+        core.free_dead();
+        core.pause_reading(conn, false);
+        core.release_resumed();
+        core.dispatch(&mut recorder);
+        assert!(matches!(
+            &recorder.0[..],
+            [Event::Received { data, .. }, Event::Closed { reason: CloseReason::Peer, .. }]
+                if data[..] == b"a"[..]
+        ));
+        core.free_dead();
+        assert!(core.table.find(conn).is_none(), "the slot is free");
+    }
 }

@@ -6,7 +6,7 @@
 use crate::connection::Phase;
 use crate::core::Core;
 use crate::read_pool::ReadPool;
-use crate::sys::{self, RawAddr, check, errno_of};
+use crate::sys::{self, RawAddr, StopSignals, check, errno_of};
 use crate::threads::{Completion, DiskThreads};
 use crate::transfer::Transfer;
 use base::{Duration, Time};
@@ -33,7 +33,7 @@ mod key {
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
-    signals: Option<OwnedFd>,
+    signals: Option<StopSignals>,
     disk: Option<DiskThreads>,
     pool: ReadPool,
     ready: Vec<libc::epoll_event>,
@@ -50,7 +50,7 @@ struct Listener {
 impl Epoll {
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
-        signals: Option<OwnedFd>,
+        signals: Option<StopSignals>,
         disk: Option<RawFd>,
     ) -> io::Result<Epoll> {
         // SAFETY: no pointers.
@@ -63,7 +63,7 @@ impl Epoll {
             add(&epoll, listener.as_raw_fd(), readable, key::LISTENER | index as u64)?;
         }
         if let Some(signals) = &signals {
-            add(&epoll, signals.as_raw_fd(), readable, key::SIGNAL)?;
+            add(&epoll, signals.raw_fd(), readable, key::SIGNAL)?;
         }
         if let Some(disk) = &disk {
             add(&epoll, disk.event().as_raw_fd(), readable, key::DISK)?;
@@ -228,7 +228,7 @@ impl Epoll {
             match data & key::KINDS {
                 key::LISTENER => self.accept(core, index),
                 key::SIGNAL => {
-                    while self.signals.as_ref().is_some_and(sys::take_signal) {
+                    while self.signals.as_ref().is_some_and(StopSignals::take) {
                         core.on_signal();
                     }
                 }

@@ -11,9 +11,11 @@ use bytes::{Bytes, BytesMut};
 pub(crate) const INPUT_MIN: usize = 16 * 1024;
 /// The largest read: beyond it a copy no longer fits the second-level cache.
 pub(crate) const INPUT_MAX: usize = 256 * 1024;
+/// The most that a connection holds while it waits for its peer.
+const INPUT_IDLE_MAX: usize = 64 * 1024;
 /// A read into less than this is not worth its system call.
 const SPARE_MIN: usize = 4 * 1024;
-/// So many small reads in a row give a large buffer back.
+/// So many small reads in a row bring the smallest buffer back.
 const SMALL_READS_MAX: u32 = 16;
 
 pub(crate) struct Input {
@@ -56,20 +58,23 @@ impl Input {
         data
     }
 
+    /// A read that fills its buffer has probably left more behind: the next
+    /// one is larger. Any other has emptied the socket.
     fn adapt(&mut self, count: usize) {
-        if count == self.offered && self.offered >= SPARE_MIN {
+        if count == self.offered {
             self.target_len = (self.target_len * 4).min(INPUT_MAX);
             self.small_reads = 0;
-        } else if count < INPUT_MIN / 2 && self.target_len > INPUT_MIN {
-            self.small_reads += 1;
-            if self.small_reads >= SMALL_READS_MAX {
-                self.target_len = INPUT_MIN;
-                self.small_reads = 0;
-                // Gives the large allocation back once its pieces are gone.
-                self.buf = BytesMut::new();
-            }
-        } else {
-            self.small_reads = 0;
+            return;
+        }
+        self.small_reads = if count < INPUT_MIN / 2 { self.small_reads + 1 } else { 0 };
+        let idle_max = match self.small_reads {
+            SMALL_READS_MAX.. => INPUT_MIN,
+            _ => INPUT_IDLE_MAX,
+        };
+        self.target_len = self.target_len.min(idle_max);
+        if self.buf.capacity() > idle_max {
+            // The large allocation ends with the pieces that share it.
+            self.buf = BytesMut::new();
         }
     }
 }
@@ -93,6 +98,8 @@ mod tests {
             read(&mut input, usize::MAX);
         }
         assert_eq!(read(&mut input, usize::MAX), INPUT_MAX);
+        read(&mut input, 20_000);
+        assert!(input.prepare().1 <= INPUT_IDLE_MAX);
         for _ in 0..=SMALL_READS_MAX {
             assert_eq!(read(&mut input, 100), 100, "shrinking loses nothing");
         }

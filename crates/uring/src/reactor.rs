@@ -50,9 +50,9 @@ pub struct ReactorConfig {
     pub listeners: Vec<TcpListener>,
     pub disk: Option<Disk>,
     pub backend: Backend,
-    /// Turns SIGTERM and SIGINT into [`env::Event::Shutdown`]. Blocks both
-    /// signals in the calling thread: call before other threads are started,
-    /// or they take the signals with their default effect.
+    /// Turns SIGTERM and SIGINT into [`env::Event::Shutdown`]. Both are
+    /// blocked in the calling thread while the reactor lives; threads started
+    /// earlier would still take them, with their default effect.
     pub stop_signals: bool,
     /// How long to poll before sleeping while requests are in flight. Zero
     /// unless the thread has a core of its own.
@@ -80,10 +80,7 @@ impl Default for ReactorConfig {
 impl ReactorConfig {
     /// The defaults of a daemon, without listeners and disk.
     pub fn new(backend: Backend) -> ReactorConfig {
-        ReactorConfig {
-            backend,
-            ..ReactorConfig::default()
-        }
+        ReactorConfig { backend, ..ReactorConfig::default() }
     }
 }
 
@@ -138,7 +135,7 @@ impl Reactor {
             sys::set_stream_options(listener.as_raw_fd()).map_err(SetupError::Listener)?;
         }
         let signals = match config.stop_signals {
-            true => Some(sys::stop_signals().map_err(SetupError::Process)?),
+            true => Some(sys::StopSignals::block().map_err(SetupError::Process)?),
             false => None,
         };
         let disk = config.disk.as_ref().map(Disk::raw_fd);

@@ -13,14 +13,14 @@
 use crate::connection::Phase;
 use crate::core::Core;
 use crate::read_pool::ReadPool;
-use crate::sys::{self, RawAddr, errno_of};
+use crate::sys::{self, RawAddr, StopSignals, errno_of};
 use crate::transfer::{Call, Progress, Transfer};
 use base::{Duration, Time};
 use env::CloseReason;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 const SUBMISSIONS: u32 = 512;
 /// Large, because a batch takes all of them: 16 bytes each.
@@ -65,7 +65,7 @@ pub(crate) struct Ring {
     /// The device is registered as `DISK_FILE`; else by its descriptor.
     disk: Option<DiskFile>,
     listeners: Vec<Listener>,
-    signals: Option<OwnedFd>,
+    signals: Option<StopSignals>,
     signals_armed: bool,
     transfers: Vec<Option<Box<Transfer>>>,
     free_transfers: Vec<u32>,
@@ -181,7 +181,7 @@ impl Ring {
     pub(crate) fn new(
         created: Created,
         listeners: Vec<TcpListener>,
-        signals: Option<OwnedFd>,
+        signals: Option<StopSignals>,
         spin: Duration,
     ) -> io::Result<Ring> {
         for listener in &listeners {
@@ -485,7 +485,7 @@ impl Ring {
         let Some(signals) = self.signals.as_ref().filter(|_| !self.signals_armed && !self.stopping) else {
             return Ok(());
         };
-        let entry = opcode::PollAdd::new(types::Fd(signals.as_raw_fd()), libc::POLLIN as u32)
+        let entry = opcode::PollAdd::new(types::Fd(signals.raw_fd()), libc::POLLIN as u32)
             .build()
             .user_data(Kind::Signal.key(0));
         self.signals_armed = true;
@@ -557,7 +557,7 @@ impl Ring {
                 Some(Kind::Disk) => self.on_disk(core, index, result)?,
                 Some(Kind::Signal) => {
                     self.signals_armed = false;
-                    while self.signals.as_ref().is_some_and(sys::take_signal) {
+                    while self.signals.as_ref().is_some_and(StopSignals::take) {
                         core.on_signal();
                     }
                 }

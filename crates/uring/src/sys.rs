@@ -201,30 +201,56 @@ pub(crate) unsafe fn send_vectored(fd: RawFd, iovecs: &[libc::iovec]) -> io::Res
 }
 
 /// SIGTERM and SIGINT as a readable descriptor. Blocks both in this thread,
-/// and so in the threads it starts later.
-pub(crate) fn stop_signals() -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset before any other use.
-    unsafe {
-        let mut set: libc::sigset_t = zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        libc::sigaddset(&mut set, libc::SIGINT);
-        let result = libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        if result != 0 {
-            return Err(io::Error::from_raw_os_error(result));
+/// and so in the threads it starts meanwhile, until it is dropped.
+pub(crate) struct StopSignals {
+    fd: OwnedFd,
+    mask_before: libc::sigset_t,
+}
+
+impl StopSignals {
+    pub(crate) fn block() -> io::Result<StopSignals> {
+        // SAFETY: both sets are initialised by the calls that fill them
+        // before any other use.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            let mut mask_before: libc::sigset_t = zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::sigaddset(&mut set, libc::SIGINT);
+            let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
+            let fd = owned(check(libc::signalfd(-1, &set, flags))?);
+            let result = libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut mask_before);
+            if result != 0 {
+                return Err(io::Error::from_raw_os_error(result));
+            }
+            Ok(StopSignals { fd, mask_before })
         }
-        let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-        Ok(owned(check(libc::signalfd(-1, &set, flags))?))
+    }
+
+    /// Whether a signal had arrived; takes it.
+    pub(crate) fn take(&self) -> bool {
+        // SAFETY: all zero is a valid signalfd_siginfo, and the length matches.
+        unsafe {
+            let mut info: libc::signalfd_siginfo = zeroed();
+            let len = size_of::<libc::signalfd_siginfo>();
+            libc::read(self.raw_fd(), (&raw mut info).cast(), len) == len as isize
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 
-/// Whether a signal had arrived; takes it.
-pub(crate) fn take_signal(signals: &OwnedFd) -> bool {
-    // SAFETY: all zero is a valid signalfd_siginfo, and the length matches.
-    unsafe {
-        let mut info: libc::signalfd_siginfo = zeroed();
-        let len = size_of::<libc::signalfd_siginfo>();
-        libc::read(signals.as_raw_fd(), (&raw mut info).cast(), len) == len as isize
+impl Drop for StopSignals {
+    fn drop(&mut self) {
+        // A second signal to a node that has just ended must not kill the
+        // process on its way out.
+        while self.take() {}
+        // SAFETY: the set came from the same call.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, std::ptr::null_mut());
+        }
     }
 }
 
