@@ -140,7 +140,7 @@ fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, b
             .custom_flags(flags)
             .open(path)
     };
-    match open(flags | libc::O_DIRECT) {
+    match sys::outwait_predecessor(libc::EBUSY, || open(flags | libc::O_DIRECT)) {
         Ok(file) => Ok((file, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             tracing::warn!(path = %path.display(), "no direct I/O here: using the page cache");

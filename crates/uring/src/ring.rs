@@ -271,6 +271,14 @@ impl Ring {
         self.arm_listeners(core.now(), timeout)
     }
 
+    /// Gives the device back before the ring's own end, which is later.
+    pub(crate) fn release_disk(&mut self) {
+        if matches!(self.disk.take(), Some(DiskFile::Registered)) {
+            // Failure only means that it stays open until that end.
+            let _ = self.ring.submitter().unregister_files();
+        }
+    }
+
     // ---- starting requests -----------------------------------------------
 
     /// Queues a request; submits the queue first when it is full.
