@@ -10,6 +10,7 @@ mod build;
 mod choose;
 mod classes;
 mod codec;
+mod dump;
 mod edit;
 mod error;
 pub mod hash;
@@ -18,6 +19,7 @@ mod map;
 mod mapper;
 pub mod placement;
 mod rules;
+pub mod tree;
 
 pub use build::{DEFAULT_ROOT, DEFAULT_RULE, DEFAULT_TYPES, FailureDomain};
 pub use edit::{Location, is_valid_name, parse_location, weight_from, weight_to_f64};
