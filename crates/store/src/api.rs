@@ -185,6 +185,9 @@ pub enum StoreError {
         device_offset: u64,
         errno: i32,
     },
+    /// The store is not open yet, was opened for reading only, or has failed.
+    #[error("the store has stopped, or is not open for this")]
+    Stopped,
     /// The metadata is not in memory; a load has begun. Ask again after
     /// [`StoreEvent::Loaded`] with this id.
     #[error("metadata is being loaded")]
@@ -198,7 +201,7 @@ impl StoreError {
             StoreError::NotEmpty(_) => Errno::ENOTEMPTY,
             StoreError::TooLarge { .. } => Errno::EFBIG,
             StoreError::NoSpace { .. } => Errno::ENOSPC,
-            StoreError::Checksum { .. } | StoreError::Io { .. } => Errno::EIO,
+            StoreError::Checksum { .. } | StoreError::Io { .. } | StoreError::Stopped => Errno::EIO,
             StoreError::Pending(_) => Errno::EAGAIN,
         }
     }

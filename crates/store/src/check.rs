@@ -81,7 +81,8 @@ fn end_of(offset: u64, len: u64) -> u64 {
 }
 
 /// Checks collections, existence and limits, in the order of the mutations.
-pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<(), StoreError> {
+/// Returns the bytes that the transaction carries.
+pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, StoreError> {
     let mut overlay = Overlay {
         base,
         collections: BTreeMap::new(),
@@ -91,7 +92,8 @@ pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<(), Stor
     for op in &txn.ops {
         carried = carried.saturating_add(check_one(&mut overlay, op)?);
     }
-    within("transaction", carried, limits::TRANSACTION_LEN_MAX)
+    within("transaction", carried, limits::TRANSACTION_LEN_MAX)?;
+    Ok(carried)
 }
 
 /// Returns the bytes that the mutation carries.

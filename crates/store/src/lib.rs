@@ -4,13 +4,34 @@
 //! The rest of the OSD sees only [`ObjectStore`]. [`MemStore`] implements it
 //! without a device, for PG tests and as the model the engine is compared with.
 
+mod alloc;
 pub mod api;
+mod apply;
+mod batch;
+mod blocks;
 mod check;
+mod checkpoint;
+mod commit;
+mod core;
+mod cow;
+mod dirty;
+mod engine;
+mod index;
+mod io;
 pub mod limits;
+mod log;
 mod mem;
+mod ops;
+mod pins;
+mod reads;
+mod reclaim;
+mod recovery;
+mod superblock;
 
 pub use api::{
     CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent,
     StoreStats, Transaction, TxnId,
 };
+pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use mem::MemStore;
+pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};

@@ -42,6 +42,7 @@ impl Collections {
 }
 
 /// How to take one change back.
+#[derive(Clone)]
 enum Undo {
     /// The object as it was.
     Object(ObjectId, Option<Arc<MemObject>>),
@@ -49,12 +50,14 @@ enum Undo {
     Collection(CollId, bool),
 }
 
+#[derive(Clone)]
 struct Held {
     txn: TxnId,
     undo: Vec<Undo>,
 }
 
-/// An [`ObjectStore`] in memory.
+/// An [`ObjectStore`] in memory. A clone costs little until either changes.
+#[derive(Clone)]
 pub struct MemStore {
     collections: Collections,
     /// Queued and not committed, oldest first.

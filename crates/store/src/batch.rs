@@ -1,0 +1,194 @@
+//! Transactions on their way into one log record.
+//!
+//! The record's data blocks are gathered in buffers that the device can take
+//! as they are. A block written twice in one batch has one slot: a record is
+//! applied as a whole or not at all, so nobody can see the first content.
+
+use crate::api::TxnId;
+use crate::limits::BLOCK_LEN;
+use crate::log::{self, Header};
+use crate::ops::OpWriter;
+use base::{AlignedBuf, crc32c};
+use bytes::Bytes;
+use std::collections::HashMap;
+
+const BLOCK: usize = BLOCK_LEN as usize;
+
+const FIRST_BUFFER_BLOCKS: usize = 8;
+const BUFFER_BLOCKS_MAX: usize = 64;
+
+pub(crate) struct Slot {
+    pub(crate) device: u32,
+    pub(crate) crc: u32,
+    pub(crate) poisoned: bool,
+    buffer: u32,
+    offset: u32,
+}
+
+pub(crate) struct Batch {
+    pub(crate) sequence: u64,
+    pub(crate) ops: OpWriter,
+    pub(crate) slots: Vec<Slot>,
+    slot_of: HashMap<u32, u32>,
+    buffers: Vec<AlignedBuf>,
+    /// Bytes used of the last buffer.
+    filled: usize,
+    /// Slots whose content is not known yet.
+    pub(crate) waiting: u32,
+    /// First and last transaction.
+    pub(crate) txns: Option<(TxnId, TxnId)>,
+    /// Device writes of data that this record refers to, not completed.
+    pub(crate) direct_writes: u32,
+    /// Device blocks without an owner once this is durable.
+    pub(crate) freed: Vec<u32>,
+    /// Set when sealed.
+    pub(crate) position: Option<u64>,
+}
+
+/// A record ready for the device.
+pub(crate) struct Record {
+    pub(crate) pieces: Vec<Bytes>,
+    /// Content by slot.
+    pub(crate) contents: Vec<Bytes>,
+}
+
+impl Batch {
+    pub(crate) fn new(sequence: u64) -> Batch {
+        Batch {
+            sequence,
+            ops: OpWriter::default(),
+            slots: Vec::new(),
+            slot_of: HashMap::new(),
+            buffers: Vec::new(),
+            filled: 0,
+            waiting: 0,
+            txns: None,
+            direct_writes: 0,
+            freed: Vec::new(),
+            position: None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.txns.is_none()
+    }
+
+    pub(crate) fn add_txn(&mut self, txn: TxnId) {
+        self.txns = Some((self.txns.map_or(txn, |(first, _)| first), txn));
+    }
+
+    fn meta_len(&self) -> usize {
+        self.ops.out.len() + self.slots.len() * log::SLOT_LEN
+    }
+
+    pub(crate) fn record_len(&self) -> u64 {
+        log::head_len(self.meta_len()) + self.slots.len() as u64 * BLOCK_LEN
+    }
+
+    /// The slot for a device block, and whether it is new (all zero).
+    pub(crate) fn slot(&mut self, device: u32) -> (u32, bool) {
+        if let Some(slot) = self.slot_of.get(&device) {
+            return (*slot, false);
+        }
+        if self
+            .buffers
+            .last()
+            .is_none_or(|buffer| self.filled == buffer.len())
+        {
+            let blocks = (FIRST_BUFFER_BLOCKS << self.buffers.len().min(6)).min(BUFFER_BLOCKS_MAX);
+            self.buffers.push(AlignedBuf::zeroed(blocks * BLOCK));
+            self.filled = 0;
+        }
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot {
+            device,
+            crc: 0,
+            poisoned: false,
+            buffer: self.buffers.len() as u32 - 1,
+            offset: self.filled as u32,
+        });
+        self.filled += BLOCK;
+        self.slot_of.insert(device, slot);
+        (slot, true)
+    }
+
+    pub(crate) fn content(&self, slot: u32) -> &[u8] {
+        let Slot { buffer, offset, .. } = self.slots[slot as usize];
+        &self.buffers[buffer as usize][offset as usize..offset as usize + BLOCK]
+    }
+
+    pub(crate) fn content_mut(&mut self, slot: u32) -> &mut [u8] {
+        let Slot { buffer, offset, .. } = self.slots[slot as usize];
+        &mut self.buffers[buffer as usize][offset as usize..offset as usize + BLOCK]
+    }
+
+    /// The content is complete. Returns the checksum that the index keeps: one
+    /// that cannot match when the content is not to be trusted.
+    pub(crate) fn finish(&mut self, slot: u32, poisoned: bool) -> u32 {
+        let crc = crc32c(self.content(slot));
+        let slot = &mut self.slots[slot as usize];
+        slot.crc = crc;
+        slot.poisoned = poisoned;
+        index_crc(crc, poisoned)
+    }
+
+    /// Sealed, and nothing waits: the record as it goes to the device.
+    pub(crate) fn into_record(
+        self,
+        epoch: u64,
+        durable_through: u64,
+        nonce: u64,
+    ) -> (Record, Batch) {
+        assert!(self.waiting == 0);
+        let mut batch = self;
+        let mut head = AlignedBuf::zeroed(log::HEADER_LEN + batch.meta_len());
+        let mut meta = std::mem::take(&mut batch.ops.out);
+        let ops_len = meta.len() as u32;
+        for slot in &batch.slots {
+            meta.extend_from_slice(&slot.device.to_le_bytes());
+            meta.extend_from_slice(&slot.crc.to_le_bytes());
+            meta.push(if slot.poisoned { log::SLOT_POISONED } else { 0 });
+        }
+        let header = Header {
+            epoch,
+            sequence: batch.sequence,
+            position: batch.position.expect("sealed"),
+            durable_through,
+            ops_len,
+            slots: batch.slots.len() as u32,
+            transactions: batch
+                .txns
+                .map_or(0, |(first, last)| (last.0 - first.0 + 1) as u32),
+            meta_crc: crc32c(&meta),
+        };
+        head[..log::HEADER_LEN].copy_from_slice(&header.encode(nonce));
+        head[log::HEADER_LEN..log::HEADER_LEN + meta.len()].copy_from_slice(&meta);
+
+        let filled = batch.filled;
+        let buffers: Vec<Bytes> = std::mem::take(&mut batch.buffers)
+            .into_iter()
+            .map(AlignedBuf::freeze)
+            .collect();
+        let contents = batch
+            .slots
+            .iter()
+            .map(|slot| {
+                let at = slot.offset as usize;
+                buffers[slot.buffer as usize].slice(at..at + BLOCK)
+            })
+            .collect();
+        let mut pieces = vec![head.freeze()];
+        pieces.extend(buffers);
+        if batch.filled > 0
+            && let Some(last) = pieces.last_mut()
+        {
+            last.truncate(filled);
+        }
+        (Record { pieces, contents }, batch)
+    }
+}
+
+/// A poisoned block's checksum in the index matches no content it can have.
+pub(crate) fn index_crc(crc: u32, poisoned: bool) -> u32 {
+    if poisoned { !crc } else { crc }
+}

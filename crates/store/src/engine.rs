@@ -1,0 +1,450 @@
+//! The object store on a device, without I/O of its own.
+//!
+//! Calling order: [`Engine::format`] or [`Engine::open`]; then, whenever a call
+//! below was made, carry out every request of [`Engine::poll_disk`] and hand
+//! each result to [`Engine::on_disk_done`], until [`Engine::is_open`] or
+//! [`Engine::open_error`]. An open engine is an [`ObjectStore`]. At the end of
+//! each batch of events call [`Engine::commit`] once, then take its requests
+//! and events. When [`Engine::fatal_error`] answers, stop the process.
+
+use crate::alloc::Run;
+use crate::api::{
+    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
+    Transaction, TxnId,
+};
+use crate::core::Core;
+use crate::index::Onode;
+use crate::io::Purpose;
+use crate::limits::BLOCK_LEN;
+use crate::recovery::Opening;
+use crate::superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
+use bytes::Bytes;
+use env::{DiskError, DiskInfo, DiskRequest, DiskResult};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use wire::types::{HObject, OsdId, Uuid};
+
+/// How the engine behaves. Only `log_len` and `overwrite` matter to the format.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of log; by default a 32nd of the device, 1 MiB to 256 MiB.
+    pub log_len: Option<u64>,
+    /// Format over an existing store.
+    pub overwrite: bool,
+    /// Write nothing: no transactions, no new epoch.
+    pub read_only: bool,
+    /// Whole blocks of a write go straight to their place from this length on.
+    pub direct_len_min: u64,
+    /// Logged data in memory that starts writing it to its place.
+    pub dirty_len_max: usize,
+    /// Records on their way to the device at once.
+    pub pipeline_depth: usize,
+    /// Copies of each checkpoint, 1 or 2.
+    pub checkpoint_copies: usize,
+    /// Tell the device about freed runs of at least `discard_blocks_min` blocks.
+    pub discard: bool,
+    pub discard_blocks_min: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            log_len: None,
+            overwrite: false,
+            read_only: false,
+            direct_len_min: 64 << 10,
+            dirty_len_max: 32 << 20,
+            pipeline_depth: 2,
+            checkpoint_copies: 2,
+            discard: false,
+            discard_blocks_min: 256,
+        }
+    }
+}
+
+/// Why a store cannot be opened or formatted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the device has {len} bytes, a store needs at least {need}: use a larger one")]
+    TooSmall { len: u64, need: u64 },
+    #[error("the device has {len} bytes, a store takes at most {limit}: give it to several OSDs")]
+    TooLarge { len: u64, limit: u64 },
+    #[error("the option {what} makes no sense for this device")]
+    BadOption { what: &'static str },
+    #[error("no store here: the device was never formatted, or its head and tail were overwritten")]
+    NotAStore,
+    #[error("both superblocks are damaged ({what}): restore the OSD from its replicas")]
+    Damaged { what: &'static str },
+    #[error(
+        "the store has format version {version} with features {incompat:#x}, this program knows \
+         version {known}: use a newer program"
+    )]
+    Newer {
+        version: u32,
+        incompat: u64,
+        known: u32,
+    },
+    #[error("the store belongs to cluster {found}, not to {expected}: check the device's path")]
+    OtherCluster { found: Uuid, expected: Uuid },
+    #[error("the store belongs to osd.{found}, not to osd.{expected}: check the device's path")]
+    OtherOsd { found: OsdId, expected: OsdId },
+    #[error("the device has {len} bytes, the store on it was made for {need}: it was cut short")]
+    Shrunk { len: u64, need: u64 },
+    #[error("the device holds a store of cluster {fsid} already: it is not overwritten unasked")]
+    AlreadyAStore { fsid: Uuid },
+    #[error("device offset {offset}: {error}")]
+    Io { offset: u64, error: DiskError },
+    #[error("corruption at device offset {offset}: {what}; restore the OSD from its replicas")]
+    Corrupt { offset: u64, what: &'static str },
+}
+
+/// Why an open store had to stop. Nothing is acknowledged afterwards.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("writing log record {sequence} failed: {error}")]
+    LogWrite { sequence: u64, error: DiskError },
+    #[error("writing data at device offset {offset} failed: {error}")]
+    DataWrite { offset: u64, error: DiskError },
+    #[error("a flush failed: {error}")]
+    Flush { error: DiskError },
+    #[error("writing a checkpoint failed: {error}")]
+    Checkpoint { error: DiskError },
+    #[error("switching to a checkpoint failed: {error}")]
+    Superblock { error: DiskError },
+    #[error("no room for a checkpoint, although it was reserved")]
+    NoRoomForCheckpoint,
+}
+
+impl EngineError {
+    pub(crate) fn data_write(run: Run, error: DiskError) -> EngineError {
+        EngineError::DataWrite {
+            offset: u64::from(run.start) * BLOCK_LEN,
+            error,
+        }
+    }
+}
+
+/// What `loligo store info` shows.
+#[derive(Clone, Debug)]
+pub struct StoreInfo {
+    pub identity: Identity,
+    pub device_len: u64,
+    pub log_len: u64,
+    /// Bytes of log between its head and its tail.
+    pub log_used: u64,
+    /// Counts the opens.
+    pub epoch: u64,
+    pub checkpoint_generation: u64,
+    pub last_sequence: u64,
+    pub free: u64,
+    pub stats: StoreStats,
+}
+
+enum State {
+    Opening(Box<Opening>),
+    Open(Box<Core>),
+    Refused(OpenError),
+}
+
+pub struct Engine {
+    state: State,
+}
+
+impl Engine {
+    /// Makes an empty store.
+    pub fn format(disk: DiskInfo, identity: Identity, options: Options) -> Engine {
+        Engine::start(disk, Opening::format(disk, identity, options))
+    }
+
+    /// Opens the store of `expect`'s cluster and OSD, or whichever is there.
+    pub fn open(disk: DiskInfo, expect: Option<(Uuid, OsdId)>, options: Options) -> Engine {
+        Engine::start(disk, Opening::open(disk, expect, options))
+    }
+
+    fn start(disk: DiskInfo, opening: Result<Opening, OpenError>) -> Engine {
+        let refusal = if disk.len_bytes < DEVICE_LEN_MIN {
+            Some(OpenError::TooSmall {
+                len: disk.len_bytes,
+                need: DEVICE_LEN_MIN,
+            })
+        } else if disk.len_bytes > DEVICE_LEN_MAX {
+            Some(OpenError::TooLarge {
+                len: disk.len_bytes,
+                limit: DEVICE_LEN_MAX,
+            })
+        } else {
+            None
+        };
+        let state = match (refusal, opening) {
+            (Some(error), _) | (None, Err(error)) => State::Refused(error),
+            (None, Ok(opening)) => State::Opening(Box::new(opening)),
+        };
+        Engine { state }
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    pub fn open_error(&self) -> Option<&OpenError> {
+        match &self.state {
+            State::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    pub fn fatal_error(&self) -> Option<&EngineError> {
+        self.core().and_then(|core| core.failed.as_ref())
+    }
+
+    pub fn poll_disk(&mut self) -> Option<DiskRequest> {
+        match &mut self.state {
+            State::Opening(opening) => opening.io.poll(),
+            State::Open(core) => core.io.poll(),
+            State::Refused(_) => None,
+        }
+    }
+
+    pub fn on_disk_done(&mut self, token: u64, result: DiskResult) {
+        match &mut self.state {
+            State::Opening(opening) => match opening.on_done(token, result) {
+                Some(Ok(core)) => self.state = State::Open(core),
+                Some(Err(error)) => self.state = State::Refused(error),
+                None => (),
+            },
+            State::Open(core) => core.on_done(token, result),
+            State::Refused(_) => (),
+        }
+    }
+
+    /// The end of a batch of events: sends what was queued to the device.
+    pub fn commit(&mut self) {
+        if let State::Open(core) = &mut self.state {
+            core.commit();
+        }
+    }
+
+    /// Begins a checkpoint, so that the next open has nothing to replay. Ends
+    /// when [`is_idle`](Self::is_idle); worth waiting for before a clean stop.
+    pub fn checkpoint(&mut self) {
+        if let State::Open(core) = &mut self.state
+            && core.failed.is_none()
+            && !core.options.read_only
+        {
+            core.seal();
+            if core.sealed_position != core.reclaim.last_snapshot_position {
+                core.take_snapshot();
+            }
+            core.issue();
+            core.pump();
+        }
+    }
+
+    /// Nothing queued, nothing in flight, no work in the background.
+    pub fn is_idle(&self) -> bool {
+        self.core().is_none_or(|core| {
+            core.io.is_idle() && core.reclaim.is_idle() && core.batches.iter().all(|b| b.is_empty())
+        })
+    }
+
+    /// None before the store is open.
+    pub fn info(&self) -> Option<StoreInfo> {
+        let core = self.core()?;
+        let superblock = &core.superblock;
+        Some(StoreInfo {
+            identity: superblock.identity,
+            device_len: superblock.device_len,
+            log_len: superblock.log_len,
+            log_used: core.issue_position - superblock.head_position,
+            epoch: superblock.epoch,
+            checkpoint_generation: superblock.checkpoint.generation,
+            last_sequence: core.durable,
+            free: core.alloc.free_blocks() * BLOCK_LEN,
+            stats: self.stats(),
+        })
+    }
+
+    pub(crate) fn core(&self) -> Option<&Core> {
+        match &self.state {
+            State::Open(core) => Some(core),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn core_mut(&mut self) -> Option<&mut Core> {
+        match &mut self.state {
+            State::Open(core) => Some(core),
+            _ => None,
+        }
+    }
+
+    fn onode(&self, id: &ObjectId) -> Result<&Onode, StoreError> {
+        let core = self.core().ok_or(StoreError::Stopped)?;
+        if !core.index.collections.contains_key(&id.coll) {
+            return Err(StoreError::NoCollection(id.coll));
+        }
+        core.index.onode(id).ok_or(StoreError::NoObject)
+    }
+}
+
+impl Core {
+    fn on_done(&mut self, token: u64, result: DiskResult) {
+        let Some(purpose) = self.io.done(token) else {
+            return;
+        };
+        match purpose {
+            Purpose::Record { sequence } => self.on_record_written(sequence, result),
+            Purpose::Direct { sequence, run } => self.on_direct_written(sequence, run, result),
+            Purpose::Commit { sequence } => self.on_commit_flushed(sequence, result),
+            Purpose::Read(part) => self.on_read(token, part, result),
+            Purpose::Base { target, source } => self.on_base(token, target, source, result),
+            Purpose::Writeback { run, sequences } => {
+                self.on_writeback(token, run, &sequences, result);
+            }
+            Purpose::Chunk => self.on_chunk_written(result),
+            Purpose::Switch => self.on_switch_step(result),
+            // A refused hint is no harm.
+            Purpose::Discard { run } => self.alloc.release(run),
+            Purpose::Open { .. } => (),
+        }
+        self.pump();
+    }
+}
+
+impl ObjectStore for Engine {
+    fn stat(&self, id: &ObjectId) -> Result<Option<ObjectStat>, StoreError> {
+        match self.onode(id) {
+            Ok(onode) => Ok(Some(ObjectStat {
+                size: onode.size,
+                allocated: onode.blocks.len() * BLOCK_LEN,
+                omap_keys: onode.omap.len() as u64,
+            })),
+            Err(StoreError::NoObject) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn xattr(&self, id: &ObjectId, name: &str) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.onode(id)?.xattrs.get(name).cloned())
+    }
+
+    fn xattrs(&self, id: &ObjectId) -> Result<BTreeMap<String, Bytes>, StoreError> {
+        Ok(self.onode(id)?.xattrs.clone())
+    }
+
+    fn omap_header(&self, id: &ObjectId) -> Result<Bytes, StoreError> {
+        Ok(self.onode(id)?.omap_header.clone())
+    }
+
+    fn omap_get(&self, id: &ObjectId, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.onode(id)?.omap.get(key).cloned())
+    }
+
+    fn omap_list(
+        &self,
+        id: &ObjectId,
+        after: Option<&[u8]>,
+        prefix: &[u8],
+        max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let found = self.onode(id)?.omap.iter_from(start);
+        Ok(found
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .take(max)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect())
+    }
+
+    fn data_extents(
+        &self,
+        id: &ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<(u64, u64)>, StoreError> {
+        let onode = self.onode(id)?;
+        let end = offset.saturating_add(len).min(onode.size);
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        if offset >= end {
+            return Ok(found);
+        }
+        for (block, _) in onode
+            .blocks
+            .range(offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN))
+        {
+            let start = u64::from(block) * BLOCK_LEN;
+            let (from, to) = (start.max(offset), (start + BLOCK_LEN).min(end));
+            match found.last_mut() {
+                Some((start, len)) if *start + *len == from => *len = to - *start,
+                _ => found.push((from, to - from)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn collections(&self) -> Vec<CollId> {
+        self.core().map_or_else(Vec::new, |core| {
+            core.index.collections.keys().copied().collect()
+        })
+    }
+
+    fn has_collection(&self, coll: CollId) -> bool {
+        self.core()
+            .is_some_and(|core| core.index.collections.contains_key(&coll))
+    }
+
+    fn list(&self, coll: CollId, start: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
+        let core = self.core().ok_or(StoreError::Stopped)?;
+        let objects = core
+            .index
+            .collections
+            .get(&coll)
+            .ok_or(StoreError::NoCollection(coll))?;
+        let found = objects.iter_from(Bound::Included(start));
+        Ok(found
+            .take(max)
+            .map(|(name, _)| HObject::clone(name))
+            .collect())
+    }
+
+    fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
+        self.core_mut()
+            .ok_or(StoreError::Stopped)?
+            .read(id, offset, len)
+    }
+
+    fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
+        self.core_mut().ok_or(StoreError::Stopped)?.queue(txn)
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.core_mut()?.events.pop_front()
+    }
+
+    fn stats(&self) -> StoreStats {
+        let Some(core) = self.core() else {
+            return StoreStats::default();
+        };
+        let totals = &core.index.totals;
+        let io = core.io.counters;
+        let chain: u64 = core.chain.iter().map(|run| u64::from(run.count)).sum();
+        StoreStats {
+            total: core.superblock.device_len,
+            available: core.available_blocks() * BLOCK_LEN,
+            data: totals.used * BLOCK_LEN,
+            omap: totals.omap_len,
+            internal: core.superblock.log_len + (chain + 2) * BLOCK_LEN,
+            objects: totals.objects,
+            device_writes: io.writes,
+            device_write_bytes: io.write_bytes,
+            device_reads: io.reads,
+            device_read_bytes: io.read_bytes,
+            flushes: io.flushes,
+            transactions: core.transactions,
+            checksum_errors: core.checksum_errors,
+        }
+    }
+}

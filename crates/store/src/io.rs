@@ -1,0 +1,119 @@
+//! Requests to the device, and what each one was for.
+
+use crate::alloc::Run;
+use crate::reads::DevicePart;
+use bytes::Bytes;
+use env::{DiskOp, DiskRequest};
+use std::collections::{HashMap, VecDeque};
+
+/// What to do when a request ends.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// Part of a log record.
+    Record {
+        sequence: u64,
+    },
+    /// Data that a record refers to.
+    Direct {
+        sequence: u64,
+        run: Run,
+    },
+    /// Makes the records up to this one durable.
+    Commit {
+        sequence: u64,
+    },
+    Read(DevicePart),
+    /// The old content under a partial overwrite of `target`.
+    Base {
+        target: u32,
+        source: u32,
+    },
+    /// Logged blocks put in place; the version of each.
+    Writeback {
+        run: Run,
+        sequences: Vec<u64>,
+    },
+    Chunk,
+    /// A step of switching to a new checkpoint.
+    Switch,
+    Discard {
+        run: Run,
+    },
+    /// Before the store is open.
+    Open {
+        part: u32,
+    },
+}
+
+/// Units: requests and bytes since open.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counters {
+    pub(crate) writes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) flushes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Io {
+    queue: VecDeque<DiskRequest>,
+    in_flight: HashMap<u64, Purpose>,
+    next_token: u64,
+    pub(crate) counters: Counters,
+}
+
+impl Io {
+    fn submit(&mut self, op: DiskOp, purpose: Purpose) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.queue.push_back(DiskRequest { token, op });
+        self.in_flight.insert(token, purpose);
+        token
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
+        self.counters.writes += 1;
+        self.counters.write_bytes += data.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.submit(DiskOp::Write { offset, data }, purpose)
+    }
+
+    pub(crate) fn read(&mut self, offset: u64, len: u32, purpose: Purpose) -> u64 {
+        self.counters.reads += 1;
+        self.counters.read_bytes += u64::from(len);
+        self.submit(DiskOp::Read { offset, len }, purpose)
+    }
+
+    pub(crate) fn flush(&mut self, purpose: Purpose) -> u64 {
+        self.counters.flushes += 1;
+        self.submit(DiskOp::Flush, purpose)
+    }
+
+    pub(crate) fn discard(&mut self, run: Run) {
+        let block = crate::limits::BLOCK_LEN;
+        let op = DiskOp::Discard {
+            offset: u64::from(run.start) * block,
+            len: u64::from(run.count) * block,
+        };
+        self.submit(op, Purpose::Discard { run });
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<DiskRequest> {
+        self.queue.pop_front()
+    }
+
+    /// What the request was for; `None` for one we did not make, or abandoned.
+    pub(crate) fn done(&mut self, token: u64) -> Option<Purpose> {
+        self.in_flight.remove(&token)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Forgets everything asked for and not yet answered.
+    pub(crate) fn abandon(&mut self) {
+        self.queue.clear();
+        self.in_flight.clear();
+    }
+}

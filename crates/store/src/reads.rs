@@ -1,0 +1,309 @@
+//! Object data out: from memory where it is newer than its place, else from
+//! the device, each block compared with its checksum.
+//!
+//! What a read sees is fixed when it is asked for: newer content is copied or
+//! shared at once, and the device blocks are pinned until they have been read.
+
+use crate::alloc::Run;
+use crate::api::{FetchId, ObjectId, StoreError, StoreEvent};
+use crate::core::{BLOCK, Core};
+use crate::dirty::{Image, Patch, lay_over};
+use crate::io::Purpose;
+use crate::limits::BLOCK_LEN;
+use crate::pins::PINNED_MAX;
+use base::crc32c;
+use bytes::{Bytes, BytesMut};
+use env::{DiskError, DiskResult};
+use std::sync::Arc;
+use wire::types::HObject;
+
+/// A read under way.
+pub(crate) struct ReadOp {
+    name: Arc<HObject>,
+    /// In the object, and within its size.
+    offset: u64,
+    len: usize,
+    /// Parts not arrived.
+    pending: usize,
+    target: Target,
+    error: Option<StoreError>,
+}
+
+enum Target {
+    /// The whole read is one device request: its buffer is the answer.
+    Whole(Bytes),
+    Assembled(BytesMut),
+}
+
+/// One device request of a read.
+#[derive(Debug)]
+pub(crate) struct DevicePart {
+    fetch: FetchId,
+    /// The object's block that the request begins with.
+    block: u32,
+    run: Run,
+    crcs: Vec<u32>,
+}
+
+/// A read's block that waits for what lies under a partial overwrite.
+pub(crate) struct WaitingRead {
+    fetch: FetchId,
+    block: u32,
+    overlay: Vec<Patch>,
+}
+
+/// Where one block's content is.
+enum Place {
+    Memory(Bytes),
+    Bad,
+    Device { device: u32, crc: u32 },
+    Waits { target: u32, overlay: Vec<Patch> },
+}
+
+impl ReadOp {
+    /// Copies the part of a block that was asked for.
+    fn fill(&mut self, block: u32, content: &[u8]) {
+        let Target::Assembled(out) = &mut self.target else {
+            return;
+        };
+        let start = u64::from(block) * BLOCK_LEN;
+        let end = start + content.len() as u64;
+        let from = start.max(self.offset);
+        let to = end.min(self.offset + self.len as u64);
+        if from < to {
+            let at = (from - self.offset) as usize;
+            let len = (to - from) as usize;
+            let within = (from - start) as usize;
+            out[at..at + len].copy_from_slice(&content[within..within + len]);
+        }
+    }
+
+    fn checksum_error(&self, block: u32, device: u32) -> StoreError {
+        StoreError::Checksum {
+            object: format!("{:?}", self.name),
+            offset: u64::from(block) * BLOCK_LEN,
+            device_offset: u64::from(device) * BLOCK_LEN,
+        }
+    }
+
+    fn io_error(&self, block: u32, device: u32, error: DiskError) -> StoreError {
+        let errno = match error {
+            DiskError::Io { errno } => errno,
+            DiskError::BadRange => base::Errno::EINVAL.0,
+        };
+        StoreError::Io {
+            object: format!("{:?}", self.name),
+            offset: u64::from(block) * BLOCK_LEN,
+            device_offset: u64::from(device) * BLOCK_LEN,
+            errno,
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn read(
+        &mut self,
+        id: &ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> Result<FetchId, StoreError> {
+        if self.failed.is_some() {
+            return Err(StoreError::Stopped);
+        }
+        if !self.index.collections.contains_key(&id.coll) {
+            return Err(StoreError::NoCollection(id.coll));
+        }
+        let (name, onode) = self.index.entry(id).ok_or(StoreError::NoObject)?;
+        let (name, onode) = (name.clone(), onode.clone());
+        let fetch = self.fetch_id();
+        let end = offset.saturating_add(len).min(onode.size);
+        if offset >= end {
+            self.events.push_back(StoreEvent::Read {
+                id: fetch,
+                result: Ok(Bytes::new()),
+            });
+            return Ok(fetch);
+        }
+        let len = (end - offset) as usize;
+        let target = Target::Assembled(BytesMut::new());
+        let mut op = ReadOp {
+            name,
+            offset,
+            len,
+            pending: 0,
+            target,
+            error: None,
+        };
+        let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
+        let mut parts: Vec<DevicePart> = Vec::new();
+        let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
+        for (block, mapping) in onode.blocks.range(first, last) {
+            match self.find(mapping.device, mapping.crc) {
+                Place::Memory(content) => from_memory.push((block, content)),
+                Place::Bad => op.error = Some(op.checksum_error(block, mapping.device)),
+                Place::Waits { target, overlay } => {
+                    op.pending += 1;
+                    if let Some(waits) = self.awaits.get_mut(&target) {
+                        waits.readers.push(WaitingRead {
+                            fetch,
+                            block,
+                            overlay,
+                        });
+                    }
+                }
+                Place::Device { device, crc } => match parts.last_mut() {
+                    Some(part)
+                        if part.run.end() == device
+                            && part.block + part.run.count == block
+                            && part.run.count < PINNED_MAX =>
+                    {
+                        part.run.count += 1;
+                        part.crcs.push(crc);
+                    }
+                    _ => {
+                        let run = Run {
+                            start: device,
+                            count: 1,
+                        };
+                        parts.push(DevicePart {
+                            fetch,
+                            block,
+                            run,
+                            crcs: vec![crc],
+                        });
+                    }
+                },
+            }
+        }
+        let whole = parts.len() == 1
+            && from_memory.is_empty()
+            && op.pending == 0
+            && u64::from(parts[0].run.count) == last - first;
+        if whole {
+            op.target = Target::Whole(Bytes::new());
+        } else if let ([(_, content)], true, 1) = (&from_memory[..], parts.is_empty(), last - first)
+            && op.pending == 0
+        {
+            let within = (offset % BLOCK_LEN) as usize;
+            op.target = Target::Whole(content.slice(within..within + len));
+        } else {
+            op.target = Target::Assembled(BytesMut::zeroed(len));
+            for (block, content) in from_memory {
+                op.fill(block, &content);
+            }
+        }
+        op.pending += parts.len();
+        for part in parts {
+            let (run, offset) = (part.run, u64::from(part.run.start) * BLOCK_LEN);
+            let len = run.count * BLOCK_LEN as u32;
+            let token = self.io.read(offset, len, Purpose::Read(part));
+            self.pins.pin(run, token);
+        }
+        self.reads.insert(fetch, op);
+        self.finish_read(fetch);
+        Ok(fetch)
+    }
+
+    fn find(&self, device: u32, crc: u32) -> Place {
+        let Some(dirty) = self.dirty.get(device) else {
+            return match self.flying(device) {
+                Some(content) => Place::Memory(content),
+                None => Place::Device { device, crc },
+            };
+        };
+        let version = &dirty.newest;
+        match &version.image {
+            _ if version.poisoned => Place::Bad,
+            Image::Frozen(content) => Place::Memory(content.clone()),
+            Image::Slot(slot) => {
+                let batch = self
+                    .batch(version.sequence)
+                    .expect("a slot's batch is not issued");
+                Place::Memory(Bytes::copy_from_slice(batch.content(*slot)))
+            }
+            Image::Waiting { overlay, .. } => Place::Waits {
+                target: device,
+                overlay: overlay.clone(),
+            },
+        }
+    }
+
+    pub(crate) fn on_read(&mut self, token: u64, part: DevicePart, result: DiskResult) {
+        self.unpin(part.run, token);
+        let Some(op) = self.reads.get_mut(&part.fetch) else {
+            return;
+        };
+        op.pending -= 1;
+        let device = part.run.start;
+        let data = match result {
+            Ok(data) if data.len() == part.run.count as usize * BLOCK => data,
+            Ok(_) => {
+                let short = DiskError::Io {
+                    errno: base::Errno::EIO.0,
+                };
+                op.error = Some(op.io_error(part.block, device, short));
+                return self.finish_read(part.fetch);
+            }
+            Err(error) => {
+                op.error = Some(op.io_error(part.block, device, error));
+                return self.finish_read(part.fetch);
+            }
+        };
+        for (i, (content, crc)) in data.chunks_exact(BLOCK).zip(&part.crcs).enumerate() {
+            if crc32c(content) != *crc {
+                let i = i as u32;
+                self.checksum_errors += 1;
+                op.error
+                    .get_or_insert(op.checksum_error(part.block + i, device + i));
+                break;
+            }
+        }
+        match &mut op.target {
+            Target::Whole(answer) => {
+                let within = (op.offset % BLOCK_LEN) as usize;
+                *answer = data.slice(within..within + op.len);
+            }
+            Target::Assembled(_) => op.fill(part.block, &data),
+        }
+        self.finish_read(part.fetch);
+    }
+
+    /// The block under a partial overwrite, as this read must see it.
+    pub(crate) fn on_awaited(
+        &mut self,
+        reader: WaitingRead,
+        source: u32,
+        base: Result<&Bytes, Option<DiskError>>,
+    ) {
+        let Some(op) = self.reads.get_mut(&reader.fetch) else {
+            return;
+        };
+        op.pending -= 1;
+        match base {
+            Ok(base) => {
+                let mut content = BytesMut::from(&base[..]);
+                lay_over(&mut content, &reader.overlay);
+                op.fill(reader.block, &content);
+            }
+            Err(Some(error)) => op.error = Some(op.io_error(reader.block, source, error)),
+            Err(None) => op.error = Some(op.checksum_error(reader.block, source)),
+        }
+        self.finish_read(reader.fetch);
+    }
+
+    fn finish_read(&mut self, fetch: FetchId) {
+        if self.reads.get(&fetch).is_none_or(|op| op.pending > 0) {
+            return;
+        }
+        let Some(op) = self.reads.remove(&fetch) else {
+            return;
+        };
+        let result = match (op.error, op.target) {
+            (Some(error), _) => Err(error),
+            (None, Target::Whole(data)) => Ok(data),
+            (None, Target::Assembled(data)) => Ok(data.freeze()),
+        };
+        self.events
+            .push_back(StoreEvent::Read { id: fetch, result });
+    }
+}

@@ -1,0 +1,952 @@
+//! From a device to an open store.
+//!
+//! Superblocks, then the checkpoint they name, then every valid record after
+//! it; then the doubt at the log's end is settled (see `settle` below), both
+//! superblocks get a new epoch, and the store is open. Whatever the device
+//! holds, the outcome is an open store or an [`OpenError`]; never a panic,
+//! and memory bounded by what was read.
+//!
+//! How a torn tail differs from damage: each record says up to which record
+//! all was durable when it was written, and the superblock says which record
+//! was the last one found when the current epoch began. A record that cannot
+//! be read although one of them vouches for it is damage, and the store is
+//! refused. One that nobody vouches for was never acknowledged, or was the
+//! very last; it ends the log.
+
+use crate::alloc::{Allocator, Run};
+use crate::apply::replayed_crc;
+use crate::batch::Batch;
+use crate::checkpoint::{ChunkHeader, Loader, Places};
+use crate::core::{BLOCK, Core};
+use crate::dirty::{Dirty, Image, Version};
+use crate::engine::{OpenError, Options};
+use crate::index::{BlockSink, Index};
+use crate::io::{Io, Purpose};
+use crate::limits::BLOCK_LEN;
+use crate::log::{self, Header, Region};
+use crate::ops::{self, Nonsense};
+use crate::pins::Pins;
+use crate::reclaim::Reclaim;
+use crate::superblock::{
+    self, COPIES_MAX, Checkpoint, Identity, LOG_LEN_MIN, Superblock, Unusable,
+};
+use base::{AlignedBuf, crc32c};
+use bytes::{Bytes, BytesMut};
+use env::{DiskInfo, DiskResult};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use wire::types::{OsdId, Uuid};
+
+/// Bytes of log asked for at once.
+const WINDOW_LEN: u64 = 1 << 20;
+
+/// Blocks of a read that settles the tail.
+const SETTLE_BLOCKS: u32 = 256;
+
+type Outcome = Option<Result<Box<Core>, OpenError>>;
+
+enum Mode {
+    Format(Identity),
+    Open(Option<(Uuid, OsdId)>),
+}
+
+/// What is being rebuilt.
+struct Rebuilt {
+    index: Index,
+    alloc: Allocator,
+    dirty: Dirty,
+    /// Blocks that records near the tail wrote directly: sequence and checksum.
+    direct: BTreeMap<u32, (u64, u32)>,
+    reserved: [Run; 2],
+}
+
+impl BlockSink for Sink<'_> {
+    fn used(&mut self, device: u32) -> bool {
+        !self.reserved.iter().any(|run| {
+            run.overlaps(Run {
+                start: device,
+                count: 1,
+            })
+        }) && self.alloc.mark(device)
+    }
+
+    fn freed(&mut self, device: u32) {
+        self.alloc.release(Run {
+            start: device,
+            count: 1,
+        });
+        self.dirty.remove(device);
+        self.direct.remove(&device);
+    }
+}
+
+/// All of [`Rebuilt`] but the index, which borrows it as its sink.
+struct Sink<'a> {
+    alloc: &'a mut Allocator,
+    dirty: &'a mut Dirty,
+    direct: &'a mut BTreeMap<u32, (u64, u32)>,
+    reserved: &'a [Run; 2],
+}
+
+impl Rebuilt {
+    fn new(superblock: &Superblock) -> Rebuilt {
+        let mut alloc = Allocator::new(superblock.blocks());
+        let reserved = superblock.reserved();
+        for run in reserved {
+            alloc.mark_run(run);
+        }
+        Rebuilt {
+            index: Index::default(),
+            alloc,
+            dirty: Dirty::default(),
+            direct: BTreeMap::new(),
+            reserved,
+        }
+    }
+
+    fn split(&mut self) -> (&mut Index, Sink<'_>) {
+        let Rebuilt {
+            index,
+            alloc,
+            dirty,
+            direct,
+            reserved,
+        } = self;
+        (
+            index,
+            Sink {
+                alloc,
+                dirty,
+                direct,
+                reserved,
+            },
+        )
+    }
+}
+
+struct Loading {
+    loader: Loader,
+    index: u32,
+    places: Places,
+    copy: usize,
+    chain: Vec<Run>,
+}
+
+struct Replay {
+    position: u64,
+    /// The next record's.
+    sequence: u64,
+    /// Log content from `window_at` on.
+    window_at: u64,
+    window: Bytes,
+    durable_through: u64,
+}
+
+enum Step {
+    Superblocks {
+        offsets: Vec<u64>,
+    },
+    Loading(Loading),
+    Replay(Replay),
+    /// Looks for a record that vouches for the unreadable one at `replay.position`.
+    Scan {
+        replay: Replay,
+        at: u64,
+        len: u64,
+    },
+    /// Compares directly written blocks of the last records.
+    Settle {
+        replay: Replay,
+        runs: Vec<Run>,
+        at: usize,
+    },
+    /// Writes the superblocks, one after the other.
+    Writing {
+        replay: Option<Replay>,
+        order: [usize; 2],
+        step: u32,
+    },
+}
+
+pub(crate) struct Opening {
+    pub(crate) io: Io,
+    disk: DiskInfo,
+    options: Options,
+    mode: Mode,
+    step: Option<Step>,
+    answers: Vec<Option<DiskResult>>,
+    asked: Vec<u64>,
+    superblock: Option<Superblock>,
+    /// The copy it came from: overwritten last.
+    good_copy: usize,
+    rebuilt: Option<Rebuilt>,
+    chain: Vec<Run>,
+    /// Records from this one on are not applied: their data was lost.
+    stop_before: u64,
+}
+
+impl Opening {
+    pub(crate) fn format(
+        disk: DiskInfo,
+        identity: Identity,
+        options: Options,
+    ) -> Result<Opening, OpenError> {
+        Opening::start(disk, Mode::Format(identity), options)
+    }
+
+    pub(crate) fn open(
+        disk: DiskInfo,
+        expect: Option<(Uuid, OsdId)>,
+        options: Options,
+    ) -> Result<Opening, OpenError> {
+        Opening::start(disk, Mode::Open(expect), options)
+    }
+
+    fn start(disk: DiskInfo, mode: Mode, options: Options) -> Result<Opening, OpenError> {
+        if options.pipeline_depth == 0 {
+            return Err(OpenError::BadOption {
+                what: "pipeline_depth",
+            });
+        }
+        if !(1..=COPIES_MAX).contains(&options.checkpoint_copies) {
+            return Err(OpenError::BadOption {
+                what: "checkpoint_copies",
+            });
+        }
+        if options.direct_len_min < BLOCK_LEN {
+            return Err(OpenError::BadOption {
+                what: "direct_len_min",
+            });
+        }
+        let mut opening = Opening {
+            io: Io::default(),
+            disk,
+            options,
+            mode,
+            step: None,
+            answers: Vec::new(),
+            asked: Vec::new(),
+            superblock: None,
+            good_copy: 0,
+            rebuilt: None,
+            chain: Vec::new(),
+            stop_before: u64::MAX,
+        };
+        if disk.len_bytes >= superblock::DEVICE_LEN_MIN {
+            let offsets = Superblock::offsets(disk.len_bytes).to_vec();
+            opening.ask(offsets.iter().map(|offset| (*offset, BLOCK_LEN)));
+            opening.step = Some(Step::Superblocks { offsets });
+        }
+        Ok(opening)
+    }
+
+    fn ask(&mut self, reads: impl IntoIterator<Item = (u64, u64)>) {
+        self.answers.clear();
+        self.asked.clear();
+        for (part, (offset, len)) in reads.into_iter().enumerate() {
+            self.answers.push(None);
+            self.asked.push(offset);
+            self.io
+                .read(offset, len as u32, Purpose::Open { part: part as u32 });
+        }
+    }
+
+    /// Log content, wrapping; one answer for each span.
+    fn ask_log(&mut self, region: Region, position: u64, len: u64) {
+        let spans = region.spans(position, len);
+        self.ask(spans.into_iter().filter(|(_, len)| *len > 0));
+    }
+
+    pub(crate) fn on_done(&mut self, token: u64, result: DiskResult) -> Outcome {
+        let Some(Purpose::Open { part }) = self.io.done(token) else {
+            return None;
+        };
+        if let Some(answer) = self.answers.get_mut(part as usize) {
+            *answer = Some(result);
+        }
+        if self.answers.iter().any(Option::is_none) {
+            return None;
+        }
+        let answers: Vec<DiskResult> = std::mem::take(&mut self.answers)
+            .into_iter()
+            .flatten()
+            .collect();
+        let step = self.step.take()?;
+        match self.advance(step, answers) {
+            Ok(None) => None,
+            Ok(Some(core)) => Some(Ok(core)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn advance(
+        &mut self,
+        step: Step,
+        answers: Vec<DiskResult>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        match step {
+            Step::Superblocks { offsets } => self.on_superblocks(&offsets, &answers),
+            Step::Loading(loading) => self.on_chunk(loading, answers),
+            Step::Replay(mut replay) => {
+                replay.window_at = replay.position;
+                replay.window = self.joined(answers)?;
+                self.replay(replay)
+            }
+            Step::Scan { replay, at, len } => {
+                let window = self.joined(answers)?;
+                self.scan(replay, at, len, &window)
+            }
+            Step::Settle { replay, runs, at } => self.on_settle(replay, runs, at, answers),
+            Step::Writing {
+                replay,
+                order,
+                step,
+            } => {
+                if let Some(Err(error)) = answers.first() {
+                    return Err(OpenError::Io {
+                        offset: 0,
+                        error: *error,
+                    });
+                }
+                self.write_superblocks(replay, order, step + 1)
+            }
+        }
+    }
+
+    /// The answers' bytes, of exactly the lengths that were asked for.
+    fn joined(&self, answers: Vec<DiskResult>) -> Result<Bytes, OpenError> {
+        let mut parts = Vec::new();
+        for (answer, offset) in answers.into_iter().zip(&self.asked) {
+            parts.push(answer.map_err(|error| OpenError::Io {
+                offset: *offset,
+                error,
+            })?);
+        }
+        if parts.len() == 1 {
+            return Ok(parts.swap_remove(0));
+        }
+        let mut all = BytesMut::new();
+        parts.iter().for_each(|part| all.extend_from_slice(part));
+        Ok(all.freeze())
+    }
+
+    fn superblock(&self) -> &Superblock {
+        self.superblock.as_ref().expect("read before anything else")
+    }
+
+    fn region(&self) -> Region {
+        Region {
+            len: self.superblock().log_len,
+        }
+    }
+
+    fn rebuilt(&mut self) -> &mut Rebuilt {
+        self.rebuilt
+            .as_mut()
+            .expect("begun before anything is loaded")
+    }
+
+    // ---- superblocks
+
+    fn on_superblocks(
+        &mut self,
+        offsets: &[u64],
+        answers: &[DiskResult],
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let mut found: Vec<(usize, Superblock)> = Vec::new();
+        let mut trouble: Option<OpenError> = None;
+        for (i, answer) in answers.iter().enumerate() {
+            let copy = usize::from(i > 0);
+            match answer.as_ref().map(Superblock::decode) {
+                Ok(Ok(superblock)) => found.push((copy, superblock)),
+                Ok(Err(Unusable::NotAStore)) => (),
+                Ok(Err(Unusable::Damaged(what))) => {
+                    trouble.get_or_insert(OpenError::Damaged { what });
+                }
+                Ok(Err(Unusable::Newer { version, incompat })) => {
+                    let known = superblock::VERSION;
+                    trouble = Some(OpenError::Newer {
+                        version,
+                        incompat,
+                        known,
+                    });
+                }
+                Err(error) => {
+                    trouble.get_or_insert(OpenError::Io {
+                        offset: offsets[i],
+                        error: *error,
+                    });
+                }
+            }
+        }
+        // A newer program's copy beside an older one: the newer one counts.
+        if let Some(newer @ OpenError::Newer { .. }) = &trouble
+            && !(self.options.overwrite && matches!(self.mode, Mode::Format(_)))
+        {
+            return Err(newer.clone());
+        }
+        if let Mode::Format(identity) = self.mode {
+            return self.begin_format(identity, &found, trouble);
+        }
+        let newest = found
+            .iter()
+            .max_by_key(|(copy, sb)| (sb.generation, 1 - copy))
+            .cloned();
+        let Some((copy, superblock)) = newest else {
+            return Err(trouble.unwrap_or(OpenError::NotAStore));
+        };
+        // The device has grown: the second copy is where the old end was.
+        let second = Superblock::offsets(superblock.device_len)[1];
+        let (len, need) = (self.disk.len_bytes, superblock.device_len);
+        if len < need {
+            return Err(OpenError::Shrunk { len, need });
+        }
+        if copy == 0 && !offsets.contains(&second) {
+            let mut offsets = offsets.to_vec();
+            offsets.truncate(1);
+            offsets.push(second);
+            self.ask(offsets.iter().map(|offset| (*offset, BLOCK_LEN)));
+            self.step = Some(Step::Superblocks { offsets });
+            return Ok(None);
+        }
+        if let Mode::Open(Some((fsid, osd))) = self.mode {
+            let identity = superblock.identity;
+            if identity.fsid != fsid {
+                return Err(OpenError::OtherCluster {
+                    found: identity.fsid,
+                    expected: fsid,
+                });
+            }
+            if identity.osd != osd {
+                return Err(OpenError::OtherOsd {
+                    found: identity.osd,
+                    expected: osd,
+                });
+            }
+        }
+        if let Some(trouble) = trouble {
+            tracing::warn!("one superblock is unusable, the other copy is taken: {trouble}");
+        }
+        self.good_copy = copy;
+        self.superblock = Some(superblock);
+        self.begin_loading()
+    }
+
+    fn begin_format(
+        &mut self,
+        identity: Identity,
+        found: &[(usize, Superblock)],
+        trouble: Option<OpenError>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        if !self.options.overwrite {
+            if let Some((_, superblock)) = found.first() {
+                let fsid = superblock.identity.fsid;
+                return Err(OpenError::AlreadyAStore { fsid });
+            }
+            if let Some(trouble) = trouble {
+                return Err(trouble);
+            }
+        }
+        let device_len = self.disk.len_bytes / BLOCK_LEN * BLOCK_LEN;
+        let default = (device_len / 32).clamp(LOG_LEN_MIN, 256 << 20) / BLOCK_LEN * BLOCK_LEN;
+        let log_len = self.options.log_len.unwrap_or(default);
+        if log_len < LOG_LEN_MIN || log_len > device_len / 2 || !log_len.is_multiple_of(BLOCK_LEN) {
+            return Err(OpenError::BadOption { what: "log_len" });
+        }
+        let newest = found
+            .iter()
+            .map(|(_, superblock)| superblock.generation)
+            .max();
+        let superblock = Superblock {
+            identity,
+            compat: 0,
+            incompat: 0,
+            device_len,
+            log_len,
+            generation: newest.unwrap_or(0),
+            epoch: 0,
+            recovered_sequence: 0,
+            head_position: 0,
+            head_sequence: 1,
+            checkpoint: Checkpoint::default(),
+        };
+        self.rebuilt = Some(Rebuilt::new(&superblock));
+        self.superblock = Some(superblock);
+        self.write_superblocks(None, [1, 0], 0)
+    }
+
+    // ---- checkpoint
+
+    fn begin_loading(&mut self) -> Result<Option<Box<Core>>, OpenError> {
+        let superblock = self.superblock();
+        let places = superblock.checkpoint.first;
+        let rebuilt = Rebuilt::new(superblock);
+        self.rebuilt = Some(rebuilt);
+        self.chain.clear();
+        if places.iter().all(Option::is_none) {
+            return self.begin_replay();
+        }
+        let loading = Loading {
+            loader: Loader::default(),
+            index: 0,
+            places,
+            copy: 0,
+            chain: Vec::new(),
+        };
+        self.ask_chunk(loading)
+    }
+
+    fn ask_chunk(&mut self, mut loading: Loading) -> Result<Option<Box<Core>>, OpenError> {
+        while loading.copy < COPIES_MAX {
+            if let Some(run) = loading.places[loading.copy] {
+                let offset = u64::from(run.start) * BLOCK_LEN;
+                self.ask([(offset, u64::from(run.count) * BLOCK_LEN)]);
+                self.step = Some(Step::Loading(loading));
+                return Ok(None);
+            }
+            loading.copy += 1;
+        }
+        let offset = loading
+            .places
+            .iter()
+            .flatten()
+            .next()
+            .map_or(0, |run| u64::from(run.start));
+        let what = "no copy of a checkpoint chunk is intact";
+        Err(OpenError::Corrupt {
+            offset: offset * BLOCK_LEN,
+            what,
+        })
+    }
+
+    fn on_chunk(
+        &mut self,
+        mut loading: Loading,
+        answers: Vec<DiskResult>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let superblock = self.superblock();
+        let (nonce, generation) = (superblock.nonce(), superblock.checkpoint.generation);
+        let blocks = superblock.blocks();
+        let chunk = answers
+            .into_iter()
+            .next()
+            .and_then(Result::ok)
+            .and_then(|chunk| {
+                ChunkHeader::decode(&chunk, nonce, generation, loading.index, blocks)
+            });
+        let Some((header, payload)) = chunk else {
+            tracing::warn!(
+                "chunk {} of checkpoint copy {} is damaged",
+                loading.index,
+                loading.copy
+            );
+            loading.copy += 1;
+            return self.ask_chunk(loading);
+        };
+        let offset = self.asked[0];
+        let corrupt = |Nonsense(what)| OpenError::Corrupt { offset, what };
+        let (index, mut sink) = self.rebuilt().split();
+        loading
+            .loader
+            .feed(&payload, blocks, index, &mut sink)
+            .map_err(corrupt)?;
+        loading.chain.extend(loading.places.iter().flatten());
+        if header.next.iter().any(Option::is_some) {
+            loading.index += 1;
+            loading.places = header.next;
+            loading.copy = 0;
+            return self.ask_chunk(loading);
+        }
+        loading.loader.finish().map_err(corrupt)?;
+        for run in &loading.chain {
+            if !self.rebuilt().alloc.mark_run(*run) {
+                let what = "the checkpoint lies where data is";
+                return Err(OpenError::Corrupt { offset, what });
+            }
+        }
+        self.chain = loading.chain;
+        self.begin_replay()
+    }
+
+    // ---- log
+
+    fn begin_replay(&mut self) -> Result<Option<Box<Core>>, OpenError> {
+        let superblock = self.superblock();
+        let replay = Replay {
+            position: superblock.head_position,
+            sequence: superblock.head_sequence,
+            window_at: superblock.head_position,
+            window: Bytes::new(),
+            durable_through: superblock.head_sequence - 1,
+        };
+        self.replay(replay)
+    }
+
+    /// Applies records as far as the window reaches, then asks for more.
+    fn replay(&mut self, mut replay: Replay) -> Result<Option<Box<Core>>, OpenError> {
+        let region = self.region();
+        let end = self.superblock().head_position + region.len;
+        loop {
+            if replay.sequence >= self.stop_before {
+                return self.settle(replay);
+            }
+            let have = replay
+                .window
+                .slice((replay.position - replay.window_at) as usize..);
+            let left = end - replay.position;
+            if left == 0 {
+                return self.settle(replay);
+            }
+            if have.len() < BLOCK {
+                self.ask_log(region, replay.position, WINDOW_LEN.min(left));
+                self.step = Some(Step::Replay(replay));
+                return Ok(None);
+            }
+            let header = Header::decode(&have, self.superblock().nonce());
+            let expected = header.filter(|header| {
+                header.position == replay.position
+                    && header.sequence == replay.sequence
+                    && self.epoch_fits(header)
+                    && header.record_len() <= region.record_len_max().min(left)
+            });
+            let Some(header) = expected else {
+                return self.begin_scan(replay);
+            };
+            let len = header.record_len();
+            if (have.len() as u64) < len {
+                self.ask_log(region, replay.position, len.max(WINDOW_LEN).min(left));
+                self.step = Some(Step::Replay(replay));
+                return Ok(None);
+            }
+            let record = have.slice(..len as usize);
+            let Some(slots) = read_slots(&header, &record) else {
+                return self.begin_scan(replay);
+            };
+            let offset = region.device_offset(replay.position);
+            self.apply_record(&header, &record, &slots)
+                .map_err(|Nonsense(what)| OpenError::Corrupt { offset, what })?;
+            if header.durable_through > replay.durable_through {
+                replay.durable_through = header.durable_through;
+                let durable = header.durable_through;
+                self.rebuilt()
+                    .direct
+                    .retain(|_, (sequence, _)| *sequence > durable);
+            }
+            replay.position += len;
+            replay.sequence += 1;
+        }
+    }
+
+    /// A record found when this epoch began may be of any before; later ones are
+    /// of this epoch, or remains of what that opening dropped.
+    fn epoch_fits(&self, header: &Header) -> bool {
+        let superblock = self.superblock();
+        if header.sequence > superblock.recovered_sequence {
+            header.epoch == superblock.epoch
+        } else {
+            header.epoch <= superblock.epoch
+        }
+    }
+
+    fn apply_record(
+        &mut self,
+        header: &Header,
+        record: &Bytes,
+        slots: &HashMap<u32, ReadSlot>,
+    ) -> ops::Result<()> {
+        let blocks = self.superblock().blocks();
+        let ops = record.slice(log::HEADER_LEN..log::HEADER_LEN + header.ops_len as usize);
+        let (index, mut sink) = self.rebuilt().split();
+        let crc_of = |device: u32| slots.get(&device).map(|slot| slot.index_crc);
+        ops::replay(ops, blocks, crc_of, |op| {
+            index.apply(op, &mut sink)?;
+            let ops::LogOp::Map {
+                device,
+                crcs,
+                logged,
+                ..
+            } = op
+            else {
+                return Ok(());
+            };
+            for (device, crc) in (*device..).zip(crcs.iter()) {
+                sink.direct.remove(&device);
+                if !*logged {
+                    sink.dirty.remove(device);
+                    sink.direct.insert(device, (header.sequence, *crc));
+                } else if let Some(slot) = slots.get(&device) {
+                    let image = Image::Frozen(slot.content.clone());
+                    let sequence = header.sequence;
+                    let version = Version {
+                        sequence,
+                        image,
+                        poisoned: slot.poisoned,
+                    };
+                    sink.dirty.remove(device);
+                    sink.dirty.put(device, version, sequence);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn begin_scan(&mut self, replay: Replay) -> Result<Option<Box<Core>>, OpenError> {
+        let superblock = self.superblock();
+        let region = self.region();
+        let offset = region.device_offset(replay.position);
+        if replay.sequence <= superblock.recovered_sequence {
+            let what = "a log record that an earlier start had found is damaged";
+            return Err(OpenError::Corrupt { offset, what });
+        }
+        // The next record begins at most one record's length further on.
+        let end = superblock.head_position + region.len;
+        let at = replay.position + BLOCK_LEN;
+        let len = region.record_len_max().min(end.saturating_sub(at));
+        self.scan_on(replay, at, len)
+    }
+
+    fn scan_on(
+        &mut self,
+        replay: Replay,
+        at: u64,
+        len: u64,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        if len == 0 {
+            return self.settle(replay);
+        }
+        self.ask_log(self.region(), at, len.min(WINDOW_LEN));
+        self.step = Some(Step::Scan { replay, at, len });
+        Ok(None)
+    }
+
+    fn scan(
+        &mut self,
+        replay: Replay,
+        at: u64,
+        len: u64,
+        window: &Bytes,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let nonce = self.superblock().nonce();
+        for (i, block) in window.chunks_exact(BLOCK).enumerate() {
+            let position = at + i as u64 * BLOCK_LEN;
+            let Some(header) = Header::decode(block, nonce) else {
+                continue;
+            };
+            let follows = header.position == position
+                && header.sequence > replay.sequence
+                && self.epoch_fits(&header);
+            if follows && header.durable_through >= replay.sequence {
+                let offset = self.region().device_offset(replay.position);
+                let what = "a log record is damaged, and later ones show that it was durable";
+                return Err(OpenError::Corrupt { offset, what });
+            }
+        }
+        let read = (window.len() as u64).max(BLOCK_LEN).min(len);
+        self.scan_on(replay, at + read, len - read)
+    }
+
+    // ---- the tail
+
+    /// The last records were written together with the data they refer to, and
+    /// nobody vouches that both arrived. Each block they still need from the
+    /// device is compared; the first record with a block that differs was never
+    /// acknowledged, and goes with all after it. Blocks that a later record
+    /// replaced or freed do not count: they may hold newer data by now.
+    fn settle(&mut self, replay: Replay) -> Result<Option<Box<Core>>, OpenError> {
+        let durable = replay.durable_through;
+        let mut runs: Vec<Run> = Vec::new();
+        self.rebuilt()
+            .direct
+            .retain(|_, (sequence, _)| *sequence > durable);
+        for device in self.rebuilt().direct.keys() {
+            match runs.last_mut() {
+                Some(run) if run.end() == *device && run.count < SETTLE_BLOCKS => run.count += 1,
+                _ => runs.push(Run {
+                    start: *device,
+                    count: 1,
+                }),
+            }
+        }
+        self.settle_on(replay, runs, 0)
+    }
+
+    fn settle_on(
+        &mut self,
+        replay: Replay,
+        runs: Vec<Run>,
+        at: usize,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let Some(run) = runs.get(at) else {
+            if self.stop_before != u64::MAX {
+                tracing::warn!(
+                    "log records from {} on were not complete: never acknowledged, dropped",
+                    self.stop_before
+                );
+            }
+            let order = [1 - self.good_copy, self.good_copy];
+            return self.write_superblocks(Some(replay), order, 0);
+        };
+        self.ask([(
+            u64::from(run.start) * BLOCK_LEN,
+            u64::from(run.count) * BLOCK_LEN,
+        )]);
+        self.step = Some(Step::Settle { replay, runs, at });
+        Ok(None)
+    }
+
+    fn on_settle(
+        &mut self,
+        replay: Replay,
+        runs: Vec<Run>,
+        at: usize,
+        answers: Vec<DiskResult>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        // An unreadable block stays: reads of it will say so.
+        if let Some(Ok(data)) = answers.first() {
+            let run = runs[at];
+            let mut lost = u64::MAX;
+            for (device, content) in (run.start..run.end()).zip(data.chunks_exact(BLOCK)) {
+                if let Some((sequence, crc)) = self.rebuilt().direct.get(&device)
+                    && crc32c(content) != *crc
+                {
+                    lost = lost.min(*sequence);
+                }
+            }
+            if lost != u64::MAX {
+                self.stop_before = lost;
+                return self.begin_loading();
+            }
+        }
+        self.settle_on(replay, runs, at + 1)
+    }
+
+    // ---- the new epoch
+
+    /// The copy that was read goes last, so that one intact copy remains.
+    fn write_superblocks(
+        &mut self,
+        replay: Option<Replay>,
+        order: [usize; 2],
+        step: u32,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        if self.options.read_only {
+            return Ok(Some(self.finish(replay)));
+        }
+        if step == 0 {
+            let last = replay.as_ref().map_or(0, |replay| replay.sequence - 1);
+            let superblock = self.superblock.as_mut().expect("read before anything else");
+            superblock.generation += 1;
+            superblock.epoch += 1;
+            superblock.recovered_sequence = last;
+        }
+        let purpose = Purpose::Open { part: 0 };
+        self.answers = vec![None];
+        match step {
+            0 | 2 => {
+                let superblock = self.superblock();
+                let copy = order[step as usize / 2];
+                let offset = Superblock::offsets(superblock.device_len)[copy];
+                let data = AlignedBuf::copy_of(&superblock.encode()).freeze();
+                self.io.write(offset, vec![data], purpose);
+            }
+            1 | 3 => {
+                self.io.flush(purpose);
+            }
+            _ => return Ok(Some(self.finish(replay))),
+        }
+        self.step = Some(Step::Writing {
+            replay,
+            order,
+            step,
+        });
+        Ok(None)
+    }
+
+    fn finish(&mut self, replay: Option<Replay>) -> Box<Core> {
+        let superblock = self.superblock().clone();
+        let region = self.region();
+        let rebuilt = self
+            .rebuilt
+            .take()
+            .expect("begun before anything is loaded");
+        let (position, sequence) = replay.map_or(
+            (superblock.head_position, superblock.head_sequence),
+            |replay| (replay.position, replay.sequence),
+        );
+        let mut core = Box::new(Core {
+            io: std::mem::take(&mut self.io),
+            options: self.options.clone(),
+            volatile_cache: self.disk.volatile_cache,
+            region,
+            index: rebuilt.index,
+            alloc: rebuilt.alloc,
+            chain: std::mem::take(&mut self.chain),
+            dirty: rebuilt.dirty,
+            flying: BTreeMap::new(),
+            pins: Pins::default(),
+            awaits: BTreeMap::new(),
+            releasing: Vec::new(),
+            batches: VecDeque::from([Batch::new(sequence)]),
+            issued: VecDeque::new(),
+            flush_in_flight: false,
+            durable: sequence - 1,
+            issue_position: position,
+            sealed_position: position,
+            reclaim: Reclaim::new(superblock.head_position),
+            reads: HashMap::new(),
+            events: VecDeque::new(),
+            next_txn: 1,
+            next_fetch: 1,
+            transactions: 0,
+            checksum_errors: 0,
+            failed: None,
+            superblock,
+        });
+        // What was replayed may fill the log: then its end is a snapshot's place.
+        if position - core.superblock.head_position > region.checkpoint_distance()
+            && !core.options.read_only
+        {
+            core.take_snapshot();
+            core.pump();
+        }
+        core
+    }
+}
+
+struct ReadSlot {
+    content: Bytes,
+    index_crc: u32,
+    poisoned: bool,
+}
+
+/// The record's data blocks by device block; `None` when anything differs from
+/// its checksum, or one block is there twice.
+fn read_slots(header: &Header, record: &Bytes) -> Option<HashMap<u32, ReadSlot>> {
+    let meta = record.get(log::HEADER_LEN..log::HEADER_LEN + header.meta_len())?;
+    if crc32c(meta) != header.meta_crc {
+        return None;
+    }
+    let table = &meta[header.ops_len as usize..];
+    let data_at = header.data_offset() as usize;
+    let mut slots = HashMap::new();
+    for (i, entry) in table.chunks_exact(log::SLOT_LEN).enumerate() {
+        let word = |at: usize| {
+            u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+        };
+        let (device, crc, flags) = (word(0), word(4), entry[8]);
+        let at = data_at + i * BLOCK;
+        let content = record.slice(at..at + BLOCK);
+        if crc32c(&content) != crc {
+            return None;
+        }
+        let poisoned = flags & log::SLOT_POISONED != 0;
+        let slot = ReadSlot {
+            content,
+            index_crc: replayed_crc(crc, flags),
+            poisoned,
+        };
+        if slots.insert(device, slot).is_some() {
+            return None;
+        }
+    }
+    Some(slots)
+}
