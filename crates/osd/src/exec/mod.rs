@@ -272,7 +272,9 @@ fn finish_read(object: StagedObject<'_>, executed: Executed) -> Outcome {
 
 fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut executed: Executed) -> Outcome {
     let unsupported = std::mem::take(&mut executed.unsupported);
-    if executed.result < 0 || !object.touched {
+    // An object that was not there before and is not there after: nothing happened.
+    let idle = !object.touched || (!object.before.exists && !object.exists);
+    if executed.result < 0 || idle {
         let user_version = object.before.info.user_version;
         let (result, ops) = (executed.result, executed.ops);
         return Outcome { result, ops, user_version, effect: Effect::ErrorOnly, unsupported };

@@ -17,7 +17,7 @@ enum Seeded {
 pub(super) fn checksum(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
     let args = ChecksumArgs::of(&op.args);
     let chunk_len = u64::from(args.chunk_size);
-    if chunk_len > 0 && (args.len == 0 || args.len % chunk_len != 0) {
+    if chunk_len > 0 && (args.len == 0 || !args.len.is_multiple_of(chunk_len)) {
         return Err(Errno::EINVAL.into());
     }
     let len = if args.offset == 0 && args.len == 0 {
@@ -27,7 +27,7 @@ pub(super) fn checksum(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
     } else {
         args.len.min(object.size - args.offset)
     };
-    if chunk_len > 0 && len % chunk_len != 0 {
+    if chunk_len > 0 && !len.is_multiple_of(chunk_len) {
         return Err(Errno::EINVAL.into());
     }
     let algorithm = algorithm(args.kind, op)?;

@@ -43,7 +43,11 @@ pub(super) fn cmpxattr(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     if !object.exists {
         return Err(Errno::ENOENT.into());
     }
-    let current = object.xattr(&name)?.unwrap_or_default();
+    let current = match object.xattr(&name)? {
+        Some(value) => value,
+        None if object.before.exists => Bytes::new(),
+        None => return Err(xattr::no_attr(object)),
+    };
     let order = match args.cmp_mode {
         MODE_STRING => xattr::value(args, rest)?.cmp(&current),
         MODE_U64 => {

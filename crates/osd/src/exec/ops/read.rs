@@ -1,6 +1,6 @@
 //! READ, SYNC_READ, SPARSE_READ, MAPEXT.
 
-use super::{Done, OpEnd, StagedObject};
+use super::{Done, OpEnd, StagedObject, Stop};
 use base::Errno;
 use wire::codec::Encoder;
 use wire::messages::osd_op::ExtentArgs;
@@ -30,9 +30,7 @@ pub(super) fn sparse_read(object: &mut StagedObject<'_>, args: ExtentArgs) -> Op
     if args.truncate_seq != 0 {
         return Err(Errno::EINVAL.into());
     }
-    if !object.exists {
-        return Err(Errno::ENOENT.into());
-    }
+    require_content(object)?;
     let extents = object.extents(args.offset, args.len)?;
     // All of them are asked for at once, so that one fetch suffices.
     let parts: Vec<_> = extents.iter().map(|(offset, len)| object.read(*offset, *len)).collect();
@@ -47,12 +45,16 @@ pub(super) fn sparse_read(object: &mut StagedObject<'_>, args: ExtentArgs) -> Op
 }
 
 pub(super) fn map_extents(object: &mut StagedObject<'_>, args: ExtentArgs) -> OpEnd {
-    if !object.exists {
-        return Err(Errno::ENOENT.into());
-    }
+    require_content(object)?;
     let mut e = Encoder::plain();
     encode_extents(&object.extents(args.offset, args.len)?, &mut e);
     Ok(Done::keep_with(e.finish()))
+}
+
+/// An object that this very message creates counts once it has data.
+fn require_content(object: &StagedObject<'_>) -> Result<(), Stop> {
+    let there = object.exists && (object.before.exists || object.size > 0);
+    if there { Ok(()) } else { Err(Errno::ENOENT.into()) }
 }
 
 /// A map from offset to length.

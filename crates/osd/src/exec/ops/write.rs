@@ -71,7 +71,10 @@ pub(super) fn write_same(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
     if args.len == 0 {
         return Ok(Done::OK);
     }
-    if args.data_len == 0 || args.data_len != op.indata.len() as u64 || args.len % args.data_len != 0 {
+    if args.data_len == 0
+        || args.data_len != op.indata.len() as u64
+        || !args.len.is_multiple_of(args.data_len)
+    {
         return Err(Errno::EINVAL.into());
     }
     // Before the input is multiplied.

@@ -4,6 +4,7 @@ use super::{Done, OpEnd, StagedObject, Stop, input};
 use crate::exec::limits;
 use base::Errno;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use wire::codec::Encoder;
 use wire::messages::OsdOp;
 use wire::messages::osd_op::XattrArgs;
@@ -32,17 +33,23 @@ pub(super) fn get(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     }
     match object.xattr(&name)? {
         Some(value) => Ok(Done::ok_with(value)),
-        None => Err(Errno::ENODATA.into()),
+        None => Err(no_attr(object)),
     }
 }
 
+/// Of an object that this very message creates Ceph says that it is not there.
+pub(super) fn no_attr(object: &StagedObject<'_>) -> Stop {
+    if object.before.exists { Errno::ENODATA.into() } else { Errno::ENOENT.into() }
+}
+
+/// A failure has output too: an empty map.
 pub(super) fn get_all(object: &StagedObject<'_>) -> OpEnd {
-    if !object.exists {
-        return Err(Errno::ENOENT.into());
-    }
+    let all = if object.exists { object.xattrs()? } else { BTreeMap::new() };
     let mut e = Encoder::plain();
-    e.put(&object.xattrs()?);
-    Ok(Done::ok_with(e.finish()))
+    e.put(&all);
+    let there = object.before.exists || !all.is_empty();
+    let code = if object.exists && there { 0 } else { Errno::ENOENT.negative() };
+    Ok(Done { code: Some(code), outdata: e.finish() })
 }
 
 pub(super) fn set(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {

@@ -45,3 +45,17 @@ fn all_ranges_are_asked_for_at_once() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_damaged_range_fails_the_read_and_nothing_else() {
+    let mut bench = Bench::new();
+    bench.run(vec![write(0, b"0123456789")]);
+    let range = DataRange { id: id("o"), offset: 0, len: 10 };
+    let damage = StoreError::Checksum { object: "o".into(), offset: 0, device_offset: 7 };
+    let fetched = Fetched { data: vec![(range, Err(damage))], copies: Vec::new() };
+    let outcome = bench.attempt(&request(vec![read(0, 0)]), &fetched).unwrap();
+    assert_eq!((outcome.result, rvals(&outcome)), (-5, vec![-5]));
+    let guarded = vec![extent(OpCode::CMPEXT, 0, 10, b"0123456789"), write(0, b"x")];
+    let outcome = bench.attempt(&request(guarded), &fetched).unwrap();
+    assert_eq!((outcome.result, rvals(&outcome)), (-5, vec![-5, 0]));
+}

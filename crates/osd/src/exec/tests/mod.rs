@@ -1,18 +1,26 @@
 //! Requests run against [`MemStore`], fetching what they need as the PG would.
 
+mod compound;
+mod copy;
 mod data;
+mod listing;
+mod property;
+mod real_ceph;
+mod refusals;
 
 use super::*;
 use store::{MemStore, StoreEvent, Transaction};
 use wire::codec::Encoder;
+use wire::maps::placement_hash;
 use wire::messages::osd_op::{ExtentArgs, XattrArgs};
 use wire::types::{EntityName, ObjectLocator, PgId, PoolId, SnapId, SpgId};
 
-pub(super) const PG: PgId = PgId { pool: PoolId(1), seed: 0 };
+pub(super) const PG: PgId = PgId { pool: PoolId(3), seed: 0 };
 pub(super) const COLL: CollId = CollId::Pg(PG);
 
 pub(super) fn object(name: &str) -> HObject {
-    HObject { pool: PG.pool, name: name.into(), snap: SnapId::HEAD, ..HObject::default() }
+    let hash = placement_hash(&ObjectLocator::pool(PG.pool), name);
+    HObject { pool: PG.pool, hash, name: name.into(), snap: SnapId::HEAD, ..HObject::default() }
 }
 
 pub(super) fn id(name: &str) -> ObjectId {
@@ -119,7 +127,7 @@ impl Bench {
     }
 
     pub(super) fn copy(&mut self, source: &CopySource) -> Result<CopiedObject, Errno> {
-        let id = ObjectId { coll: COLL, object: HObject { hash: 0, ..source.object.clone() } };
+        let id = ObjectId { coll: COLL, object: source.object.clone() };
         let mut fetched = Fetched::default();
         loop {
             match read_whole(&self.store, &id, source.version, &fetched) {
