@@ -25,6 +25,10 @@ pub const DEFAULT_CHOOSE_ARGS: i64 = -1;
 /// make twelve.
 const DEPTH_MAX: usize = 64;
 
+/// Items of one tree, each link counted, that [`CrushMap::check`] lets pass:
+/// links could otherwise double the walk with each level.
+const TREE_ITEMS_MAX: usize = 1 << 22;
+
 /// Type 0 is the device, whatever its name.
 pub const DEVICE_TYPE: i32 = 0;
 
@@ -340,42 +344,62 @@ impl CrushMap {
     /// mapper survives such maps, but a monitor must not accept them and
     /// editing functions rely on it.
     pub fn check(&self) -> Result<()> {
-        // The number of levels below each bucket, found from the leaves upward.
-        let mut levels: Vec<Option<usize>> = vec![None; self.buckets.len()];
+        // What is below each bucket, found from the leaves upward.
+        let mut extents: Vec<Option<Extent>> = vec![None; self.buckets.len()];
+        // Each round settles one more level, at least.
         for _ in 0..=DEPTH_MAX {
             let mut settled = true;
             for (slot, bucket) in self.buckets.iter().enumerate() {
                 let Some(bucket) = bucket else { continue };
-                if levels[slot].is_none() {
-                    levels[slot] = self.levels_below(bucket, &levels)?;
-                    settled &= levels[slot].is_some();
+                if extents[slot].is_none() {
+                    extents[slot] = self.extent_of(bucket, &extents)?;
+                    settled &= extents[slot].is_some();
                 }
+            }
+            if extents.iter().flatten().any(|extent| extent.is_excessive()) {
+                let what = "CRUSH map: a tree is too deep, or has too many items";
+                return Err(DecodeError::Invalid { what });
             }
             if settled {
                 return Ok(());
             }
         }
-        Err(DecodeError::Invalid { what: "CRUSH map: a bucket contains itself, or is too deep" })
+        Err(DecodeError::Invalid { what: "CRUSH map: a bucket contains itself" })
     }
 
-    /// None if those of a child are not known yet.
-    fn levels_below(&self, bucket: &Bucket, known: &[Option<usize>]) -> Result<Option<usize>> {
-        let mut most = 0;
+    /// None if that of a child is not known yet.
+    fn extent_of(&self, bucket: &Bucket, known: &[Option<Extent>]) -> Result<Option<Extent>> {
+        let mut sum = Extent { levels: 0, items: 1 };
         for &item in &bucket.items {
             let below = match slot(item) {
-                None if item < self.max_devices => 0,
+                None if item < self.max_devices => Extent { levels: 0, items: 1 },
                 Some(slot) if self.bucket(item).is_some() => match known[slot] {
                     None => return Ok(None),
-                    Some(levels) => levels,
+                    Some(extent) => extent,
                 },
                 _ => {
                     let what = "CRUSH map: a bucket contains an item that does not exist";
                     return Err(DecodeError::Invalid { what });
                 }
             };
-            most = most.max(below + 1);
+            sum.levels = sum.levels.max(below.levels + 1);
+            sum.items = sum.items.saturating_add(below.items);
         }
-        Ok(Some(most))
+        Ok(Some(sum))
+    }
+}
+
+/// What is below a bucket: `items` counts those linked in several places once
+/// for each, as a recursive walk does.
+#[derive(Clone, Copy)]
+struct Extent {
+    levels: usize,
+    items: usize,
+}
+
+impl Extent {
+    fn is_excessive(self) -> bool {
+        self.levels > DEPTH_MAX || self.items > TREE_ITEMS_MAX
     }
 }
 
