@@ -1,9 +1,15 @@
 //! CRUSH: from a map and a placement group to the OSDs that hold it. A pure
 //! function; knows no I/O, no time and no cluster beyond the maps it is given.
 //!
-//! - [`CrushMap`]: the map and its encoding, bit for bit Ceph's.
+//! - [`CrushMap`]: the map and its encoding, bit for bit Ceph's; its edits, as the
+//!   monitor's `osd crush` commands need them; its dumps.
 //! - [`do_rule`]: the mapping, identical with `crushtool`'s.
-//! - [`placement`]: what the OSDMap makes of it: up and acting sets.
+//! - [`placement`]: what the OSDMap makes of it, identical with `osdmaptool`'s: up
+//!   and acting sets.
+//! - [`tree`]: `ceph osd tree` and `ceph osd crush tree`.
+//!
+//! A map from outside goes through [`CrushMap::check`] before it is edited or
+//! shown; mapping over one is safe without.
 
 mod bucket_edit;
 mod build;
