@@ -178,6 +178,9 @@ fn reply_op(op: &OsdOp, rval: i32, outdata: Bytes) -> OpResult {
     OpResult { op, rval, outdata }
 }
 
+/// Ceph's own: the client's snapshot context is older than the object's.
+const EOLDSNAPC: i32 = 85;
+
 /// What the operations together came to.
 struct Executed {
     result: i32,
@@ -197,6 +200,10 @@ fn run(
     let mut object = StagedObject::load(store, fetched, id)?;
     if class == Class::Read && !object.exists {
         return Err(Stop::Abort(Errno::ENOENT));
+    }
+    let ordered = context.request.flags & flags::ORDERSNAP != 0;
+    if class == Class::Write && ordered && context.request.snap_seq.0 < object.before.info.snap_seq {
+        return Err(Stop::Abort(Errno(EOLDSNAPC)));
     }
     let executed = run_ops(context, &mut object, fetched)?;
     if !object.needs.is_empty() {
@@ -321,6 +328,7 @@ fn stamp(context: &Context<'_>, object: &mut StagedObject<'_>, user_modify: bool
     info.version = context.at_version;
     info.prior_version = object.before.info.version;
     info.last_reqid = Some(context.reqid);
+    info.snap_seq = info.snap_seq.max(context.request.snap_seq.0);
     if context.request.mtime != WallTime::ZERO && !object.copied {
         info.mtime = context.request.mtime;
     }

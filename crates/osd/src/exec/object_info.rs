@@ -44,6 +44,8 @@ pub struct ObjectInfo {
     pub omap_keys: u64,
     /// Keys and values, without the header.
     pub omap_bytes: u64,
+    /// The highest sequence number of a snapshot context it was written under.
+    pub snap_seq: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -99,6 +101,7 @@ impl Encode for ObjectInfo {
             e.u32(if self.has_omap { FLAG_OMAP } else { 0 });
             e.u64(self.omap_keys);
             e.u64(self.omap_bytes);
+            e.u64(self.snap_seq);
         });
     }
 }
@@ -121,6 +124,7 @@ impl Decode for ObjectInfo {
                 has_omap: d.u32()? & FLAG_OMAP != 0,
                 omap_keys: d.u64()?,
                 omap_bytes: d.u64()?,
+                snap_seq: d.u64()?,
             })
         })
     }
@@ -168,6 +172,7 @@ mod tests {
             has_omap: true,
             omap_keys: 10,
             omap_bytes: 11,
+            snap_seq: 12,
         };
         let record = info.to_record();
         assert_eq!(ObjectInfo::from_record(record.clone()), Ok(info));

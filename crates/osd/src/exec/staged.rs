@@ -224,7 +224,7 @@ impl<'a> StagedObject<'a> {
             Some((_, Ok(data))) if data.len() as u64 == len => Ok(data.clone()),
             // The store answers less than its own size promises.
             Some((_, Ok(_))) => Err(Errno::EIO.into()),
-            Some((_, Err(error))) => Err(error.errno().into()),
+            Some((_, Err(error))) => Err(error.clone().into()),
             None => {
                 if !self.needs.contains(&wanted) {
                     self.needs.push(wanted);

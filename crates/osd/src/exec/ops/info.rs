@@ -38,7 +38,7 @@ pub(super) fn list_watchers() -> OpEnd {
     Ok(Done::ok_with(e.finish()))
 }
 
-/// The head alone: writes with a snapshot context are refused, so there are no clones.
+/// The head alone: writes under a context with snapshots are refused, so there are no clones.
 pub(super) fn list_snaps(object: &StagedObject<'_>) -> OpEnd {
     if !object.exists {
         return Err(Errno::ENOENT.into());
@@ -52,7 +52,7 @@ pub(super) fn list_snaps(object: &StagedObject<'_>) -> OpEnd {
             e.count(0); // overlap
             e.u64(object.size);
         });
-        e.u64(0); // the snapshot context's sequence number
+        e.u64(object.info.snap_seq);
     });
     Ok(Done::ok_with(e.finish()))
 }

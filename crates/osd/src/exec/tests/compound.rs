@@ -154,3 +154,15 @@ fn codes_not_implemented_are_named() {
     )]);
     assert_eq!((call.result, call.unsupported), (-95, vec![OpCode::CALL]));
 }
+
+#[test]
+fn snapshot_contexts_without_snapshots_are_taken_and_remembered() {
+    let mut bench = Bench::new();
+    let numbered = |seq, flags| MOsdOp { snap_seq: SnapId(seq), flags, ..request(vec![write(0, b"x")]) };
+    assert_eq!(bench.run_request(&numbered(3, 0)).result, 0);
+    assert_eq!(bench.run_request(&numbered(1, 0)).result, 0);
+    assert_eq!(bench.info().unwrap().snap_seq, 3);
+    let stale = bench.run_request(&numbered(2, flags::ORDERSNAP));
+    assert!(stale.result == -85 && matches!(stale.effect, Effect::None));
+    assert_eq!(bench.run_request(&numbered(3, flags::ORDERSNAP)).result, 0);
+}
