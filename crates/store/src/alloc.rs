@@ -237,14 +237,8 @@ mod tests {
                 alloc.release(run);
                 (run.start..run.end()).for_each(|b| assert!(used.remove(&b)));
             } else {
-                let want = if random.chance(1, 9) {
-                    1024
-                } else {
-                    1 + random.below(8) as u32
-                };
-                let hint = random
-                    .chance(1, 2)
-                    .then(|| random.below(blocks.into()) as u32);
+                let want = if random.chance(1, 9) { 1024 } else { 1 + random.below(8) as u32 };
+                let hint = random.chance(1, 2).then(|| random.below(blocks.into()) as u32);
                 let Some(run) = alloc.allocate(want, hint) else {
                     assert_eq!(used.len() as u32, blocks);
                     continue;

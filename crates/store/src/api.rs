@@ -160,31 +160,15 @@ pub enum StoreError {
     NotEmpty(CollId),
     /// Beyond one of [`crate::limits`]; nothing of the transaction was applied.
     #[error("{what} of {len} is above the limit of {limit}")]
-    TooLarge {
-        what: &'static str,
-        len: u64,
-        limit: u64,
-    },
+    TooLarge { what: &'static str, len: u64, limit: u64 },
     /// Nothing of the transaction was applied.
     #[error("the device is full: {need_bytes} bytes needed, {available_bytes} available")]
-    NoSpace {
-        need_bytes: u64,
-        available_bytes: u64,
-    },
+    NoSpace { need_bytes: u64, available_bytes: u64 },
     /// What the device returned is not what was written there.
     #[error("checksum mismatch at device offset {device_offset}, object {object} offset {offset}")]
-    Checksum {
-        object: String,
-        offset: u64,
-        device_offset: u64,
-    },
+    Checksum { object: String, offset: u64, device_offset: u64 },
     #[error("read error {errno} at device offset {device_offset}, object {object} offset {offset}")]
-    Io {
-        object: String,
-        offset: u64,
-        device_offset: u64,
-        errno: i32,
-    },
+    Io { object: String, offset: u64, device_offset: u64, errno: i32 },
     /// The store is not open yet, was opened for reading only, or has failed.
     #[error("the store has stopped, or is not open for this")]
     Stopped,
@@ -213,10 +197,7 @@ pub enum StoreEvent {
     Committed(TxnId),
     /// A [`ObjectStore::read`] ended. The data is shorter than asked where the
     /// object ends.
-    Read {
-        id: FetchId,
-        result: Result<Bytes, StoreError>,
-    },
+    Read { id: FetchId, result: Result<Bytes, StoreError> },
     /// See [`StoreError::Pending`].
     Loaded(FetchId),
 }
@@ -247,12 +228,7 @@ pub trait ObjectStore {
     /// Ranges with data in `offset..offset+len`, ascending, not adjacent, as (offset,
     /// length), none past the object's end; what lies between reads as zeros. Data is
     /// tracked in whole blocks of [`BLOCK_LEN`](crate::limits::BLOCK_LEN).
-    fn data_extents(
-        &self,
-        id: &ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<(u64, u64)>, StoreError>;
+    fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError>;
 
     fn collections(&self) -> Vec<CollId>;
     fn has_collection(&self, coll: CollId) -> bool;

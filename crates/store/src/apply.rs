@@ -62,11 +62,7 @@ impl Core {
         let limit = self.region.record_len_max();
         if need.footprint > limit {
             let what = "transaction in the log";
-            return Err(StoreError::TooLarge {
-                what,
-                len: need.footprint,
-                limit,
-            });
+            return Err(StoreError::TooLarge { what, len: need.footprint, limit });
         }
         self.check_space(need.blocks, need.growth, need.data)?;
         if self.open_batch().record_len() + need.footprint > limit {
@@ -81,10 +77,7 @@ impl Core {
     }
 
     fn need_of(&self, txn: &Transaction, carried: u64) -> Need {
-        let mut need = Need {
-            footprint: BLOCK_LEN + carried,
-            ..Need::default()
-        };
+        let mut need = Need { footprint: BLOCK_LEN + carried, ..Need::default() };
         // Once blocks may have changed owner, every write may need new ones.
         let mut moved = false;
         for op in &txn.ops {
@@ -96,11 +89,7 @@ impl Core {
                 }
                 Mutation::Zero { .. } | Mutation::Truncate { .. } => {
                     need.footprint += 2 * (BLOCK_LEN + log::SLOT_LEN as u64 + 32);
-                    need.blocks += if moved || self.index.has_shared() {
-                        2
-                    } else {
-                        0
-                    };
+                    need.blocks += if moved || self.index.has_shared() { 2 } else { 0 };
                     moved = true;
                 }
                 Mutation::Remove(_) => moved = true,
@@ -143,17 +132,11 @@ impl Core {
         let touched = end - first;
         let direct = self.options.direct_len_min;
         // Near the threshold the blocks may go either way; assume the worst of both.
-        let logged = if len >= direct + 2 * BLOCK_LEN {
-            touched.min(2)
-        } else {
-            touched
-        };
+        let logged = if len >= direct + 2 * BLOCK_LEN { touched.min(2) } else { touched };
         let in_place = match self.index.onode(id) {
             Some(onode) if !moved && len + BLOCK_LEN <= direct => {
                 let mapped = onode.blocks.range(first, end);
-                mapped
-                    .filter(|(_, mapping)| !self.index.is_shared(mapping.device))
-                    .count() as u64
+                mapped.filter(|(_, mapping)| !self.index.is_shared(mapping.device)).count() as u64
             }
             _ => 0,
         };
@@ -253,11 +236,7 @@ impl Core {
         let size = self.size(id);
         let first = offset.div_ceil(BLOCK_LEN);
         // Past the object's end a block's rest is zeros: it can be padded.
-        let last = if end >= size {
-            end.div_ceil(BLOCK_LEN)
-        } else {
-            end / BLOCK_LEN
-        };
+        let last = if end >= size { end.div_ceil(BLOCK_LEN) } else { end / BLOCK_LEN };
         if first < last && (last - first) * BLOCK_LEN >= self.options.direct_len_min {
             let head = (first * BLOCK_LEN - offset) as usize;
             let tail = data.len().min(head + ((last - first) * BLOCK_LEN) as usize);
@@ -274,45 +253,21 @@ impl Core {
 
     /// Whole blocks (the last one padded) to fresh places.
     fn write_direct(&mut self, id: &ObjectId, first: u32, data: Bytes) {
-        let aligned =
-            (data.as_ptr() as usize).is_multiple_of(ALIGNMENT) && data.len().is_multiple_of(BLOCK);
-        let data = if aligned {
-            data
-        } else {
-            AlignedBuf::copy_of(&data).freeze()
-        };
+        let aligned = (data.as_ptr() as usize).is_multiple_of(ALIGNMENT) && data.len().is_multiple_of(BLOCK);
+        let data = if aligned { data } else { AlignedBuf::copy_of(&data).freeze() };
         let mut block = first;
         let mut rest = data;
         while !rest.is_empty() {
             let want = (rest.len() / BLOCK).min(PINNED_MAX as usize) as u32;
-            let run = self
-                .alloc
-                .allocate(want, None)
-                .expect("space was checked before");
+            let run = self.alloc.allocate(want, None).expect("space was checked before");
             let piece = rest.split_to(run.count as usize * BLOCK);
             let crcs: Vec<u32> = piece.chunks_exact(BLOCK).map(crc32c).collect();
-            self.emit(&LogOp::Map {
-                id,
-                block,
-                device: run.start,
-                crcs: &crcs,
-                logged: false,
-            });
+            self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
             let batch = self.open_batch();
             batch.direct_writes += 1;
-            let purpose = Purpose::Direct {
-                sequence: batch.sequence,
-                run,
-            };
-            self.flying.insert(
-                run.start,
-                Flying {
-                    count: run.count,
-                    data: piece.clone(),
-                },
-            );
-            self.io
-                .write(u64::from(run.start) * BLOCK_LEN, vec![piece], purpose);
+            let purpose = Purpose::Direct { sequence: batch.sequence, run };
+            self.flying.insert(run.start, Flying { count: run.count, data: piece.clone() });
+            self.io.write(u64::from(run.start) * BLOCK_LEN, vec![piece], purpose);
             block += run.count;
         }
     }
@@ -334,13 +289,7 @@ impl Core {
                 Some((_, first)) if first + crcs.len() as u32 == device => crcs.push(crc),
                 _ => {
                     if let Some((block, device)) = run {
-                        self.emit(&LogOp::Map {
-                            id,
-                            block,
-                            device,
-                            crcs: &crcs,
-                            logged: true,
-                        });
+                        self.emit(&LogOp::Map { id, block, device, crcs: &crcs, logged: true });
                     }
                     run = Some((block, device));
                     crcs.clear();
@@ -351,13 +300,7 @@ impl Core {
             rest = tail;
         }
         if let Some((block, device)) = run {
-            self.emit(&LogOp::Map {
-                id,
-                block,
-                device,
-                crcs: &crcs,
-                logged: true,
-            });
+            self.emit(&LogOp::Map { id, block, device, crcs: &crcs, logged: true });
         }
     }
 
@@ -373,18 +316,12 @@ impl Core {
         size: u64,
         hint: Option<u32>,
     ) -> Mapping {
-        let current = self
-            .index
-            .onode(id)
-            .and_then(|onode| onode.blocks.get(block));
+        let current = self.index.onode(id).and_then(|onode| onode.blocks.get(block));
         let target = match current {
             Some(mapping) if !self.index.is_shared(mapping.device) => mapping.device,
             _ => {
                 let hint = hint.or_else(|| self.neighbour(id, block));
-                self.alloc
-                    .allocate(1, hint)
-                    .expect("space was checked before")
-                    .start
+                self.alloc.allocate(1, hint).expect("space was checked before").start
             }
         };
         let end = u64::from(block) * BLOCK_LEN + piece.len() as u64;
@@ -399,8 +336,7 @@ impl Core {
         let (slot, fresh) = batch.slot(target);
         let was_waiting = !fresh
             && self.dirty.get(target).is_some_and(|dirty| {
-                dirty.newest.sequence == sequence
-                    && matches!(dirty.newest.image, Image::Waiting { .. })
+                dirty.newest.sequence == sequence && matches!(dirty.newest.image, Image::Waiting { .. })
             });
         if was_waiting {
             batch.waiting -= 1;
@@ -412,57 +348,25 @@ impl Core {
                 content[..within].fill(0);
                 content[within + piece.len()..].fill(0);
             }
-            Base::Known {
-                content: old,
-                poisoned: bad,
-            } => {
+            Base::Known { content: old, poisoned: bad } => {
                 content.copy_from_slice(&old);
                 poisoned = bad;
             }
             Base::SameSlot => poisoned = batch.slots[slot as usize].poisoned,
-            Base::Unknown {
-                source,
-                source_crc,
-                mut overlay,
-            } => {
-                overlay.push(Patch {
-                    start: within,
-                    data: Bytes::copy_from_slice(piece),
-                });
+            Base::Unknown { source, source_crc, mut overlay } => {
+                overlay.push(Patch { start: within, data: Bytes::copy_from_slice(piece) });
                 batch.waiting += 1;
                 let image = Image::Waiting { slot, overlay };
-                self.dirty.put(
-                    target,
-                    Version {
-                        sequence,
-                        image,
-                        poisoned: false,
-                    },
-                    durable,
-                );
+                self.dirty.put(target, Version { sequence, image, poisoned: false }, durable);
                 self.await_base(target, source, source_crc, id, block);
-                return Mapping {
-                    device: target,
-                    crc: 0,
-                };
+                return Mapping { device: target, crc: 0 };
             }
         }
         let content = batch.content_mut(slot);
         content[within..within + piece.len()].copy_from_slice(piece);
         let crc = batch.finish(slot, poisoned);
-        self.dirty.put(
-            target,
-            Version {
-                sequence,
-                image: Image::Slot(slot),
-                poisoned,
-            },
-            durable,
-        );
-        Mapping {
-            device: target,
-            crc,
-        }
+        self.dirty.put(target, Version { sequence, image: Image::Slot(slot), poisoned }, durable);
+        Mapping { device: target, crc }
     }
 
     /// Right after the block before, so that objects stay in one piece.
@@ -474,51 +378,26 @@ impl Core {
     fn base_of(&self, mapping: Mapping, target: u32) -> Base {
         let Some(dirty) = self.dirty.get(mapping.device) else {
             if let Some(content) = self.flying(mapping.device) {
-                return Base::Known {
-                    content,
-                    poisoned: false,
-                };
+                return Base::Known { content, poisoned: false };
             }
-            let Mapping {
-                device: source,
-                crc: source_crc,
-            } = mapping;
-            return Base::Unknown {
-                source,
-                source_crc,
-                overlay: Vec::new(),
-            };
+            let Mapping { device: source, crc: source_crc } = mapping;
+            return Base::Unknown { source, source_crc, overlay: Vec::new() };
         };
         let version = &dirty.newest;
         match &version.image {
-            Image::Frozen(content) => Base::Known {
-                content: content.clone(),
-                poisoned: version.poisoned,
-            },
+            Image::Frozen(content) => Base::Known { content: content.clone(), poisoned: version.poisoned },
             Image::Slot(slot) => {
-                let batch = self
-                    .batch(version.sequence)
-                    .expect("a slot's batch is not issued");
-                let open = self
-                    .batches
-                    .back()
-                    .is_some_and(|open| open.sequence == batch.sequence);
+                let batch = self.batch(version.sequence).expect("a slot's batch is not issued");
+                let open = self.batches.back().is_some_and(|open| open.sequence == batch.sequence);
                 if open && target == mapping.device {
                     return Base::SameSlot;
                 }
                 let content = Bytes::copy_from_slice(batch.content(*slot));
-                Base::Known {
-                    content,
-                    poisoned: version.poisoned,
-                }
+                Base::Known { content, poisoned: version.poisoned }
             }
             Image::Waiting { overlay, .. } => {
                 let waits = &self.awaits[&mapping.device];
-                Base::Unknown {
-                    source: waits.source,
-                    source_crc: waits.source_crc,
-                    overlay: overlay.clone(),
-                }
+                Base::Unknown { source: waits.source, source_crc: waits.source_crc, overlay: overlay.clone() }
             }
         }
     }
@@ -532,53 +411,27 @@ impl Core {
             return;
         }
         let purpose = Purpose::Base { target, source };
-        let token = self
-            .io
-            .read(u64::from(source) * BLOCK_LEN, BLOCK as u32, purpose);
-        self.pins.pin(
-            Run {
-                start: source,
-                count: 1,
-            },
-            token,
-        );
-        let waits = Await {
-            source,
-            source_crc: crc,
-            owners: vec![owner],
-            readers: Vec::new(),
-        };
+        let token = self.io.read(u64::from(source) * BLOCK_LEN, BLOCK as u32, purpose);
+        self.pins.pin(Run { start: source, count: 1 }, token);
+        let waits = Await { source, source_crc: crc, owners: vec![owner], readers: Vec::new() };
         self.awaits.insert(target, waits);
     }
 
     /// Another name for blocks whose checksum is not known yet.
     fn follow_awaits(&mut self, from: &ObjectId, to: &ObjectId, keep: bool) {
         for waits in self.awaits.values_mut() {
-            let moved: Vec<u32> = waits
-                .owners
-                .iter()
-                .filter(|(id, _)| id == from)
-                .map(|(_, b)| *b)
-                .collect();
+            let moved: Vec<u32> = waits.owners.iter().filter(|(id, _)| id == from).map(|(_, b)| *b).collect();
             if !keep {
                 waits.owners.retain(|(id, _)| id != from);
             }
-            waits
-                .owners
-                .extend(moved.into_iter().map(|block| (to.clone(), block)));
+            waits.owners.extend(moved.into_iter().map(|block| (to.clone(), block)));
         }
     }
 
     /// The content under partly overwritten blocks has arrived, or cannot be had:
     /// then the block takes the new bytes, and a checksum that never matches.
     pub(crate) fn on_base(&mut self, token: u64, target: u32, source: u32, result: DiskResult) {
-        self.unpin(
-            Run {
-                start: source,
-                count: 1,
-            },
-            token,
-        );
+        self.unpin(Run { start: source, count: 1 }, token);
         let Some(waits) = self.awaits.remove(&target) else {
             return;
         };
@@ -625,14 +478,7 @@ impl Core {
         }
         if let Some(crc) = newest_crc {
             for (id, block) in &waits.owners {
-                self.index.set_crc(
-                    id,
-                    *block,
-                    Mapping {
-                        device: target,
-                        crc,
-                    },
-                );
+                self.index.set_crc(id, *block, Mapping { device: target, crc });
             }
         }
         for reader in waits.readers {
@@ -648,11 +494,7 @@ impl Core {
             return;
         }
         let whole_start = offset.div_ceil(BLOCK_LEN);
-        let whole_end = if end == size {
-            end.div_ceil(BLOCK_LEN)
-        } else {
-            end / BLOCK_LEN
-        };
+        let whole_end = if end == size { end.div_ceil(BLOCK_LEN) } else { end / BLOCK_LEN };
         let within = (offset % BLOCK_LEN) as usize;
         if within > 0 {
             let block = offset / BLOCK_LEN;
@@ -670,29 +512,17 @@ impl Core {
 
     fn zero_part(&mut self, id: &ObjectId, block: u64, from: usize, to: usize) {
         let block = block as u32;
-        let mapped = self
-            .index
-            .onode(id)
-            .is_some_and(|onode| onode.blocks.get(block).is_some());
+        let mapped = self.index.onode(id).is_some_and(|onode| onode.blocks.get(block).is_some());
         if !mapped {
             return;
         }
         let size = self.size(id);
         let Mapping { device, crc } = self.place(id, block, from, &ZEROS[from..to], size, None);
-        self.emit(&LogOp::Map {
-            id,
-            block,
-            device,
-            crcs: &[crc],
-            logged: true,
-        });
+        self.emit(&LogOp::Map { id, block, device, crcs: &[crc], logged: true });
     }
 
     fn unmap(&mut self, id: &ObjectId, first: u64, end: u64) {
-        let any = self
-            .index
-            .onode(id)
-            .is_some_and(|onode| onode.blocks.range(first, end).next().is_some());
+        let any = self.index.onode(id).is_some_and(|onode| onode.blocks.range(first, end).next().is_some());
         if any {
             let (block, count) = (first as u32, (end - first) as u32);
             self.emit(&LogOp::Unmap { id, block, count });

@@ -90,11 +90,7 @@ impl Batch {
         if let Some(slot) = self.slot_of.get(&device) {
             return (*slot, false);
         }
-        if self
-            .buffers
-            .last()
-            .is_none_or(|buffer| self.filled == buffer.len())
-        {
+        if self.buffers.last().is_none_or(|buffer| self.filled == buffer.len()) {
             let blocks = (FIRST_BUFFER_BLOCKS << self.buffers.len().min(6)).min(BUFFER_BLOCKS_MAX);
             self.buffers.push(AlignedBuf::zeroed(blocks * BLOCK));
             self.filled = 0;
@@ -133,12 +129,7 @@ impl Batch {
     }
 
     /// Sealed, and nothing waits: the record as it goes to the device.
-    pub(crate) fn into_record(
-        self,
-        epoch: u64,
-        durable_through: u64,
-        nonce: u64,
-    ) -> (Record, Batch) {
+    pub(crate) fn into_record(self, epoch: u64, durable_through: u64, nonce: u64) -> (Record, Batch) {
         assert!(self.waiting == 0);
         let mut batch = self;
         let mut head = AlignedBuf::zeroed(log::HEADER_LEN + batch.meta_len());
@@ -156,19 +147,15 @@ impl Batch {
             durable_through,
             ops_len,
             slots: batch.slots.len() as u32,
-            transactions: batch
-                .txns
-                .map_or(0, |(first, last)| (last.0 - first.0 + 1) as u32),
+            transactions: batch.txns.map_or(0, |(first, last)| (last.0 - first.0 + 1) as u32),
             meta_crc: crc32c(&meta),
         };
         head[..log::HEADER_LEN].copy_from_slice(&header.encode(nonce));
         head[log::HEADER_LEN..log::HEADER_LEN + meta.len()].copy_from_slice(&meta);
 
         let filled = batch.filled;
-        let buffers: Vec<Bytes> = std::mem::take(&mut batch.buffers)
-            .into_iter()
-            .map(AlignedBuf::freeze)
-            .collect();
+        let buffers: Vec<Bytes> =
+            std::mem::take(&mut batch.buffers).into_iter().map(AlignedBuf::freeze).collect();
         let contents = batch
             .slots
             .iter()

@@ -51,9 +51,7 @@ impl BlockMap {
         // Most objects have few chunks and most accesses go to dense ones.
         match self.chunks.get(index as usize) {
             Some(chunk) if chunk.index == index => Ok(index as usize),
-            _ => self
-                .chunks
-                .binary_search_by_key(&index, |chunk| chunk.index),
+            _ => self.chunks.binary_search_by_key(&index, |chunk| chunk.index),
         }
     }
 
@@ -69,14 +67,7 @@ impl BlockMap {
             Ok(at) => at,
             Err(at) => {
                 let index = block / CHUNK_BLOCKS;
-                self.chunks.insert(
-                    at,
-                    Chunk {
-                        index,
-                        present: 0,
-                        entries: Vec::new(),
-                    },
-                );
+                self.chunks.insert(at, Chunk { index, present: 0, entries: Vec::new() });
                 at
             }
         };
@@ -111,9 +102,7 @@ impl BlockMap {
     /// Mapped blocks in `start..end`, ascending.
     pub(crate) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u32, Mapping)> {
         let first = (start / u64::from(CHUNK_BLOCKS)).min(u64::from(u32::MAX)) as u32;
-        let from = self
-            .chunks
-            .partition_point(move |chunk| chunk.index < first);
+        let from = self.chunks.partition_point(move |chunk| chunk.index < first);
         self.chunks[from..]
             .iter()
             .take_while(move |chunk| u64::from(chunk.index) * u64::from(CHUNK_BLOCKS) < end)
@@ -149,10 +138,7 @@ mod tests {
             if random.chance(2, 5) {
                 assert_eq!(map.remove(block), model.remove(&block));
             } else {
-                let mapping = Mapping {
-                    device: step,
-                    crc: !step,
-                };
+                let mapping = Mapping { device: step, crc: !step };
                 assert_eq!(map.set(block, mapping), model.insert(block, mapping));
             }
             assert_eq!(map.get(block), model.get(&block).copied());

@@ -30,8 +30,7 @@ impl<'a, E: Existing> Overlay<'a, E> {
     }
 
     fn require_collection(&self, coll: CollId) -> Result<u64, StoreError> {
-        self.collection_len(coll)
-            .ok_or(StoreError::NoCollection(coll))
+        self.collection_len(coll).ok_or(StoreError::NoCollection(coll))
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
@@ -48,11 +47,7 @@ impl<'a, E: Existing> Overlay<'a, E> {
         }
         self.objects.insert(id, exists);
         let len = self.collection_len(id.coll).unwrap_or(0);
-        let len = if exists {
-            len + 1
-        } else {
-            len.saturating_sub(1)
-        };
+        let len = if exists { len + 1 } else { len.saturating_sub(1) };
         self.collections.insert(id.coll, Some(len));
     }
 
@@ -83,11 +78,7 @@ fn end_of(offset: u64, len: u64) -> u64 {
 /// Checks collections, existence and limits, in the order of the mutations.
 /// Returns the bytes that the transaction carries.
 pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, StoreError> {
-    let mut overlay = Overlay {
-        base,
-        collections: BTreeMap::new(),
-        objects: BTreeMap::new(),
-    };
+    let mut overlay = Overlay { base, collections: BTreeMap::new(), objects: BTreeMap::new() };
     let mut carried = 0u64;
     for op in &txn.ops {
         carried = carried.saturating_add(check_one(&mut overlay, op)?);
@@ -97,10 +88,7 @@ pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, Sto
 }
 
 /// Returns the bytes that the mutation carries.
-fn check_one<'a, E: Existing>(
-    overlay: &mut Overlay<'a, E>,
-    op: &'a Mutation,
-) -> Result<u64, StoreError> {
+fn check_one<'a, E: Existing>(overlay: &mut Overlay<'a, E>, op: &'a Mutation) -> Result<u64, StoreError> {
     // Names, lengths and tags of one mutation fit in this besides the payload.
     let mut carried = 64;
     match op {
@@ -120,11 +108,7 @@ fn check_one<'a, E: Existing>(
             carried += name_len(id);
         }
         Mutation::Write { id, offset, data } => {
-            within(
-                "object end",
-                end_of(*offset, data.len() as u64),
-                limits::OBJECT_LEN_MAX,
-            )?;
+            within("object end", end_of(*offset, data.len() as u64), limits::OBJECT_LEN_MAX)?;
             overlay.give(id)?;
             carried += name_len(id) + data.len() as u64;
         }
@@ -151,11 +135,7 @@ fn check_one<'a, E: Existing>(
             }
         }
         Mutation::SetOmapHeader { id, header } => {
-            within(
-                "omap header",
-                header.len() as u64,
-                limits::OMAP_VALUE_LEN_MAX,
-            )?;
+            within("omap header", header.len() as u64, limits::OMAP_VALUE_LEN_MAX)?;
             overlay.give(id)?;
             carried += name_len(id) + header.len() as u64;
         }

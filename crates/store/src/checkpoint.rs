@@ -96,37 +96,22 @@ impl ChunkHeader {
         let payload_len = r.u32().ok()?;
         let mut next = [None; COPIES_MAX];
         for place in &mut next {
-            let run = Run {
-                start: r.u32().ok()?,
-                count: r.u32().ok()?,
-            };
+            let run = Run { start: r.u32().ok()?, count: r.u32().ok()? };
             if run.count > CHUNK_BLOCKS {
                 return None;
             }
             if run.count > 0 {
-                run.start
-                    .checked_add(run.count)
-                    .filter(|end| *end <= device_blocks)?;
+                run.start.checked_add(run.count).filter(|end| *end <= device_blocks)?;
                 *place = Some(run);
             }
         }
-        let payload = chunk
-            .len()
-            .checked_sub(HEADER_LEN)
-            .filter(|len| *len >= payload_len as usize);
+        let payload = chunk.len().checked_sub(HEADER_LEN).filter(|len| *len >= payload_len as usize);
         payload?;
         let payload = chunk.slice(HEADER_LEN..HEADER_LEN + payload_len as usize);
         let mut stored = [0; 4];
         stored.copy_from_slice(&raw[HEADER_LEN - 8..HEADER_LEN - 4]);
-        (crc32c(&payload) == u32::from_le_bytes(stored)).then_some((
-            ChunkHeader {
-                generation,
-                index,
-                payload_len,
-                next,
-            },
-            payload,
-        ))
+        (crc32c(&payload) == u32::from_le_bytes(stored))
+            .then_some((ChunkHeader { generation, index, payload_len, next }, payload))
     }
 }
 
@@ -228,9 +213,7 @@ impl Stream {
                     put_bytes(entry, name.as_bytes());
                     put_bytes(entry, value);
                     if entry.len() > XATTRS_LEN {
-                        return Some(Part::Xattrs {
-                            after: Some(name.clone()),
-                        });
+                        return Some(Part::Xattrs { after: Some(name.clone()) });
                     }
                 }
                 Some(Part::Blocks { from: 0 })
@@ -243,10 +226,7 @@ impl Stream {
                 let mut crcs = vec![self.crc_of(mapping)];
                 while let Some((block, next)) = blocks.peek() {
                     let count = crcs.len() as u32;
-                    if count == CRCS_MAX
-                        || *block != first + count
-                        || next.device != mapping.device + count
-                    {
+                    if count == CRCS_MAX || *block != first + count || next.device != mapping.device + count {
                         break;
                     }
                     crcs.push(self.crc_of(*next));
@@ -256,11 +236,8 @@ impl Stream {
                 put_varint(entry, u64::from(first));
                 put_varint(entry, u64::from(mapping.device));
                 put_varint(entry, crcs.len() as u64);
-                crcs.iter()
-                    .for_each(|crc| entry.extend_from_slice(&crc.to_le_bytes()));
-                Some(Part::Blocks {
-                    from: u64::from(first) + crcs.len() as u64,
-                })
+                crcs.iter().for_each(|crc| entry.extend_from_slice(&crc.to_le_bytes()));
+                Some(Part::Blocks { from: u64::from(first) + crcs.len() as u64 })
             }
             Part::Omap { after } => {
                 let from = match &after {
@@ -271,18 +248,13 @@ impl Stream {
                 entry.push(tag::OMAP);
                 put_bytes(entry, key);
                 put_bytes(entry, value);
-                Some(Part::Omap {
-                    after: Some(key.clone()),
-                })
+                Some(Part::Omap { after: Some(key.clone()) })
             }
         }
     }
 
     fn crc_of(&self, mapping: Mapping) -> u32 {
-        self.crcs
-            .get(&mapping.device)
-            .copied()
-            .unwrap_or(mapping.crc)
+        self.crcs.get(&mapping.device).copied().unwrap_or(mapping.crc)
     }
 
     fn is_done(&self) -> bool {
@@ -311,12 +283,7 @@ pub(crate) struct ChunkWriter {
 }
 
 fn capacity(places: &Places) -> usize {
-    let blocks = places
-        .iter()
-        .flatten()
-        .map(|run| run.count)
-        .min()
-        .unwrap_or(0);
+    let blocks = places.iter().flatten().map(|run| run.count).min().unwrap_or(0);
     blocks as usize * BLOCK_LEN as usize - HEADER_LEN
 }
 
@@ -340,10 +307,7 @@ impl ChunkWriter {
         })
     }
 
-    pub(crate) fn next_chunk(
-        &mut self,
-        mut place: impl FnMut() -> Option<Places>,
-    ) -> Option<Chunk> {
+    pub(crate) fn next_chunk(&mut self, mut place: impl FnMut() -> Option<Places>) -> Option<Chunk> {
         let room = capacity(&self.places);
         self.stream.fill(&mut self.buffered, room + 1);
         let places = self.places;
@@ -366,11 +330,7 @@ impl ChunkWriter {
             next,
         };
         self.index += 1;
-        Some(Chunk {
-            places,
-            header,
-            payload,
-        })
+        Some(Chunk { places, header, payload })
     }
 }
 
@@ -449,23 +409,12 @@ impl Loader {
                 return index.apply(&LogOp::CreateCollection(coll), sink);
             }
             tag::OBJECT => {
-                let coll = self
-                    .collection
-                    .ok_or(Nonsense("an object outside any collection"))?;
-                let id = ObjectId {
-                    coll,
-                    object: r.object()?,
-                };
+                let coll = self.collection.ok_or(Nonsense("an object outside any collection"))?;
+                let id = ObjectId { coll, object: r.object()? };
                 let (size, header) = (r.size()?, r.bytes()?);
                 index.apply(&LogOp::SetSize { id: &id, size }, sink)?;
                 if !header.is_empty() {
-                    index.apply(
-                        &LogOp::SetOmapHeader {
-                            id: &id,
-                            header: &header,
-                        },
-                        sink,
-                    )?;
+                    index.apply(&LogOp::SetOmapHeader { id: &id, header: &header }, sink)?;
                 }
                 self.objects += 1;
                 self.object = Some(id);
@@ -480,48 +429,26 @@ impl Loader {
             }
             _ => (),
         }
-        let id = self
-            .object
-            .as_ref()
-            .ok_or(Nonsense("an attribute without an object"))?;
+        let id = self.object.as_ref().ok_or(Nonsense("an attribute without an object"))?;
         match tag {
             tag::XATTR => {
                 while !r.is_empty() {
                     let (name, value) = (r.string()?, r.bytes()?);
-                    index.apply(
-                        &LogOp::SetXattr {
-                            id,
-                            name: &name,
-                            value: &value,
-                        },
-                        sink,
-                    )?;
+                    index.apply(&LogOp::SetXattr { id, name: &name, value: &value }, sink)?;
                 }
             }
             tag::BLOCKS => {
                 let block = r.block()?;
                 let run = r.run(device_blocks)?;
                 for i in 0..run.count {
-                    let mapping = Mapping {
-                        device: run.start + i,
-                        crc: r.u32()?,
-                    };
-                    let block = block
-                        .checked_add(i)
-                        .ok_or(Nonsense("a block is out of range"))?;
+                    let mapping = Mapping { device: run.start + i, crc: r.u32()? };
+                    let block = block.checked_add(i).ok_or(Nonsense("a block is out of range"))?;
                     index.load_map(id, block, mapping, sink)?;
                 }
             }
             tag::OMAP => {
                 let (key, value) = (r.bytes()?, r.bytes()?);
-                index.apply(
-                    &LogOp::SetOmap {
-                        id,
-                        key: &key,
-                        value: &value,
-                    },
-                    sink,
-                )?;
+                index.apply(&LogOp::SetOmap { id, key: &key, value: &value }, sink)?;
             }
             _ => return Err(Nonsense("unknown checkpoint entry")),
         }

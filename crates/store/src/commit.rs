@@ -62,9 +62,7 @@ impl Core {
         batch.position = Some(position);
         self.sealed_position += len;
         self.batches.push_back(Batch::new(sequence + 1));
-        if self.sealed_position - self.reclaim.last_snapshot_position
-            > self.region.checkpoint_distance()
-        {
+        if self.sealed_position - self.reclaim.last_snapshot_position > self.region.checkpoint_distance() {
             self.take_snapshot();
         }
     }
@@ -106,12 +104,7 @@ impl Core {
                 writes += 1;
             }
         }
-        self.issued.push_back(Issued {
-            sequence,
-            txns: batch.txns,
-            writes,
-            freed: batch.freed,
-        });
+        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, freed: batch.freed });
     }
 
     pub(crate) fn on_record_written(&mut self, sequence: u64, result: Result<Bytes, DiskError>) {
@@ -121,12 +114,7 @@ impl Core {
         self.one_write_less(sequence);
     }
 
-    pub(crate) fn on_direct_written(
-        &mut self,
-        sequence: u64,
-        run: Run,
-        result: Result<Bytes, DiskError>,
-    ) {
+    pub(crate) fn on_direct_written(&mut self, sequence: u64, run: Run, result: Result<Bytes, DiskError>) {
         if let Err(error) = result {
             return self.fail(EngineError::data_write(run, error));
         }
@@ -138,11 +126,7 @@ impl Core {
     }
 
     fn one_write_less(&mut self, sequence: u64) {
-        if let Some(issued) = self
-            .issued
-            .iter_mut()
-            .find(|issued| issued.sequence == sequence)
-        {
+        if let Some(issued) = self.issued.iter_mut().find(|issued| issued.sequence == sequence) {
             issued.writes -= 1;
         }
         self.flush_complete_records();
@@ -176,11 +160,7 @@ impl Core {
 
     fn on_durable(&mut self, sequence: u64) {
         self.durable = sequence;
-        while self
-            .issued
-            .front()
-            .is_some_and(|issued| issued.sequence <= sequence)
-        {
+        while self.issued.front().is_some_and(|issued| issued.sequence <= sequence) {
             let Some(issued) = self.issued.pop_front() else {
                 break;
             };
@@ -201,10 +181,7 @@ impl Core {
             match &mut run {
                 Some(run) if run.end() == device => run.count += 1,
                 _ => {
-                    if let Some(run) = run.replace(Run {
-                        start: device,
-                        count: 1,
-                    }) {
+                    if let Some(run) = run.replace(Run { start: device, count: 1 }) {
                         self.release(run);
                     }
                 }

@@ -99,14 +99,12 @@ impl Core {
     /// A batch that was not issued yet.
     pub(crate) fn batch(&self, sequence: u64) -> Option<&Batch> {
         let first = self.batches.front()?.sequence;
-        self.batches
-            .get(usize::try_from(sequence.checked_sub(first)?).ok()?)
+        self.batches.get(usize::try_from(sequence.checked_sub(first)?).ok()?)
     }
 
     pub(crate) fn batch_mut(&mut self, sequence: u64) -> Option<&mut Batch> {
         let first = self.batches.front()?.sequence;
-        self.batches
-            .get_mut(usize::try_from(sequence.checked_sub(first)?).ok()?)
+        self.batches.get_mut(usize::try_from(sequence.checked_sub(first)?).ok()?)
     }
 
     /// Nothing will be acknowledged any more, and nothing written.
@@ -193,12 +191,7 @@ impl Core {
 
     /// Room for a transaction that takes `blocks` and grows the metadata by
     /// `growth` bytes. One that only takes away always has it.
-    pub(crate) fn check_space(
-        &self,
-        blocks: u64,
-        growth: u64,
-        data: bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn check_space(&self, blocks: u64, growth: u64, data: bool) -> Result<(), StoreError> {
         if blocks == 0 && growth == 0 {
             return Ok(());
         }

@@ -24,10 +24,7 @@ pub(crate) struct CowMap<K, V> {
 
 impl<K, V> Default for CowMap<K, V> {
     fn default() -> Self {
-        CowMap {
-            leaves: Vec::new(),
-            len: 0,
-        }
+        CowMap { leaves: Vec::new(), len: 0 }
     }
 }
 
@@ -46,9 +43,7 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        self.leaves
-            .partition_point(|leaf| leaf[0].0.borrow() <= key)
-            .saturating_sub(1)
+        self.leaves.partition_point(|leaf| leaf[0].0.borrow() <= key).saturating_sub(1)
     }
 
     fn find<Q>(&self, key: &Q) -> Option<(usize, Result<usize, usize>)>
@@ -149,10 +144,7 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
     }
 
     /// Entries from a bound upwards.
-    pub(crate) fn iter_from<Q>(
-        &self,
-        start: Bound<&Q>,
-    ) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V, Q>
+    pub(crate) fn iter_from<Q>(&self, start: Bound<&Q>) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V, Q>
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
@@ -161,28 +153,17 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
             Bound::Unbounded => (0, 0),
             Bound::Included(key) | Bound::Excluded(key) => match self.find(key) {
                 None => (0, 0),
-                Some((leaf, Ok(at))) => {
-                    (leaf, at + usize::from(matches!(start, Bound::Excluded(_))))
-                }
+                Some((leaf, Ok(at))) => (leaf, at + usize::from(matches!(start, Bound::Excluded(_)))),
                 Some((leaf, Err(at))) => (leaf, at),
             },
         };
-        let first = self
-            .leaves
-            .get(leaf)
-            .map_or(&[][..], |entries| &entries[at..]);
+        let first = self.leaves.get(leaf).map_or(&[][..], |entries| &entries[at..]);
         let rest = self.leaves.get(leaf + 1..).unwrap_or(&[]);
-        first
-            .iter()
-            .chain(rest.iter().flat_map(|entries| entries.iter()))
-            .map(|(k, v)| (k, v))
+        first.iter().chain(rest.iter().flat_map(|entries| entries.iter())).map(|(k, v)| (k, v))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.leaves
-            .iter()
-            .flat_map(|entries| entries.iter())
-            .map(|(k, v)| (k, v))
+        self.leaves.iter().flat_map(|entries| entries.iter()).map(|(k, v)| (k, v))
     }
 }
 
@@ -212,11 +193,7 @@ mod tests {
             if step % 64 == 0 {
                 let from = random.below(3000);
                 let tail = map.iter_from(Bound::Excluded(&from)).take(9);
-                assert!(
-                    tail.eq(model
-                        .range((Bound::Excluded(from), Bound::Unbounded))
-                        .take(9))
-                );
+                assert!(tail.eq(model.range((Bound::Excluded(from), Bound::Unbounded)).take(9)));
                 let tail = map.iter_from(Bound::Included(&from)).take(9);
                 assert!(tail.eq(model.range(from..).take(9)));
                 assert_eq!(map.get(&from), model.get(&from));

@@ -49,9 +49,7 @@ pub(crate) struct DirtyBlock {
 
 impl DirtyBlock {
     pub(crate) fn versions_mut(&mut self) -> impl Iterator<Item = &mut Version> {
-        self.older
-            .iter_mut()
-            .chain(std::iter::once(&mut self.newest))
+        self.older.iter_mut().chain(std::iter::once(&mut self.newest))
     }
 
     pub(crate) fn newest_durable(&self, durable: u64) -> Option<&Version> {
@@ -92,10 +90,7 @@ impl Dirty {
     pub(crate) fn put(&mut self, device: u32, version: Version, durable: u64) {
         match self.blocks.entry(device) {
             std::collections::btree_map::Entry::Vacant(slot) => {
-                slot.insert(DirtyBlock {
-                    newest: version,
-                    older: Vec::new(),
-                });
+                slot.insert(DirtyBlock { newest: version, older: Vec::new() });
             }
             std::collections::btree_map::Entry::Occupied(mut slot) => {
                 let block = slot.get_mut();
@@ -117,11 +112,8 @@ impl Dirty {
     /// The record's buffers will not change any more.
     pub(crate) fn freeze(&mut self, device: u32, sequence: u64, content: Bytes) {
         let block = self.blocks.get_mut(&device);
-        let version = block.and_then(|block| {
-            block
-                .versions_mut()
-                .find(|version| version.sequence == sequence)
-        });
+        let version =
+            block.and_then(|block| block.versions_mut().find(|version| version.sequence == sequence));
         if let Some(version) = version {
             version.image = Image::Frozen(content);
         }
@@ -131,27 +123,16 @@ impl Dirty {
     pub(crate) fn due(&self, durable: u64, limit: u64) -> Vec<u32> {
         self.blocks
             .iter()
-            .filter(|(_, block)| {
-                block
-                    .newest_durable(durable)
-                    .is_some_and(|v| v.sequence <= limit)
-            })
+            .filter(|(_, block)| block.newest_durable(durable).is_some_and(|v| v.sequence <= limit))
             .map(|(device, _)| *device)
             .collect()
     }
 
     /// The block's newest durable content, if it is still due.
-    pub(crate) fn due_content(
-        &self,
-        device: u32,
-        durable: u64,
-        limit: u64,
-    ) -> Option<(u64, &Bytes)> {
+    pub(crate) fn due_content(&self, device: u32, durable: u64, limit: u64) -> Option<(u64, &Bytes)> {
         let version = self.blocks.get(&device)?.newest_durable(durable)?;
         match &version.image {
-            Image::Frozen(content) if version.sequence <= limit => {
-                Some((version.sequence, content))
-            }
+            Image::Frozen(content) if version.sequence <= limit => Some((version.sequence, content)),
             _ => None,
         }
     }

@@ -9,8 +9,8 @@
 
 use crate::alloc::Run;
 use crate::api::{
-    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
-    Transaction, TxnId,
+    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats, Transaction,
+    TxnId,
 };
 use crate::core::Core;
 use crate::index::Onode;
@@ -79,11 +79,7 @@ pub enum OpenError {
         "the store has format version {version} with features {incompat:#x}, this program knows \
          version {known}: use a newer program"
     )]
-    Newer {
-        version: u32,
-        incompat: u64,
-        known: u32,
-    },
+    Newer { version: u32, incompat: u64, known: u32 },
     #[error("the store belongs to cluster {found}, not to {expected}: check the device's path")]
     OtherCluster { found: Uuid, expected: Uuid },
     #[error("the store belongs to osd.{found}, not to osd.{expected}: check the device's path")]
@@ -117,10 +113,7 @@ pub enum EngineError {
 
 impl EngineError {
     pub(crate) fn data_write(run: Run, error: DiskError) -> EngineError {
-        EngineError::DataWrite {
-            offset: u64::from(run.start) * BLOCK_LEN,
-            error,
-        }
+        EngineError::DataWrite { offset: u64::from(run.start) * BLOCK_LEN, error }
     }
 }
 
@@ -163,15 +156,9 @@ impl Engine {
 
     fn start(disk: DiskInfo, opening: Result<Opening, OpenError>) -> Engine {
         let refusal = if disk.len_bytes < DEVICE_LEN_MIN {
-            Some(OpenError::TooSmall {
-                len: disk.len_bytes,
-                need: DEVICE_LEN_MIN,
-            })
+            Some(OpenError::TooSmall { len: disk.len_bytes, need: DEVICE_LEN_MIN })
         } else if disk.len_bytes > DEVICE_LEN_MAX {
-            Some(OpenError::TooLarge {
-                len: disk.len_bytes,
-                limit: DEVICE_LEN_MAX,
-            })
+            Some(OpenError::TooLarge { len: disk.len_bytes, limit: DEVICE_LEN_MAX })
         } else {
             None
         };
@@ -359,22 +346,14 @@ impl ObjectStore for Engine {
             .collect())
     }
 
-    fn data_extents(
-        &self,
-        id: &ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<(u64, u64)>, StoreError> {
+    fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let onode = self.onode(id)?;
         let end = offset.saturating_add(len).min(onode.size);
         let mut found: Vec<(u64, u64)> = Vec::new();
         if offset >= end {
             return Ok(found);
         }
-        for (block, _) in onode
-            .blocks
-            .range(offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN))
-        {
+        for (block, _) in onode.blocks.range(offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN)) {
             let start = u64::from(block) * BLOCK_LEN;
             let (from, to) = (start.max(offset), (start + BLOCK_LEN).min(end));
             match found.last_mut() {
@@ -386,34 +365,22 @@ impl ObjectStore for Engine {
     }
 
     fn collections(&self) -> Vec<CollId> {
-        self.core().map_or_else(Vec::new, |core| {
-            core.index.collections.keys().copied().collect()
-        })
+        self.core().map_or_else(Vec::new, |core| core.index.collections.keys().copied().collect())
     }
 
     fn has_collection(&self, coll: CollId) -> bool {
-        self.core()
-            .is_some_and(|core| core.index.collections.contains_key(&coll))
+        self.core().is_some_and(|core| core.index.collections.contains_key(&coll))
     }
 
     fn list(&self, coll: CollId, start: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
         let core = self.core().ok_or(StoreError::Stopped)?;
-        let objects = core
-            .index
-            .collections
-            .get(&coll)
-            .ok_or(StoreError::NoCollection(coll))?;
+        let objects = core.index.collections.get(&coll).ok_or(StoreError::NoCollection(coll))?;
         let found = objects.iter_from(Bound::Included(start));
-        Ok(found
-            .take(max)
-            .map(|(name, _)| HObject::clone(name))
-            .collect())
+        Ok(found.take(max).map(|(name, _)| HObject::clone(name)).collect())
     }
 
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
-        self.core_mut()
-            .ok_or(StoreError::Stopped)?
-            .read(id, offset, len)
+        self.core_mut().ok_or(StoreError::Stopped)?.read(id, offset, len)
     }
 
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {

@@ -27,10 +27,7 @@ pub(crate) struct Onode {
 impl Onode {
     /// An upper bound of what a checkpoint of it takes.
     pub(crate) fn encoded_len_max(&self) -> u64 {
-        let xattrs = self
-            .xattrs
-            .iter()
-            .map(|(k, v)| 24 + entry_len(k.as_bytes(), v));
+        let xattrs = self.xattrs.iter().map(|(k, v)| 24 + entry_len(k.as_bytes(), v));
         let omap = self.omap.iter().map(|(k, v)| 24 + entry_len(k, v));
         let attributes = xattrs.sum::<u64>() + omap.sum::<u64>() + self.omap_header.len() as u64;
         96 + self.blocks.len() * 24 + attributes
@@ -88,9 +85,7 @@ pub(crate) struct Index {
 
 impl Existing for Index {
     fn collection_len(&self, coll: CollId) -> Option<u64> {
-        self.collections
-            .get(&coll)
-            .map(|objects| objects.len() as u64)
+        self.collections.get(&coll).map(|objects| objects.len() as u64)
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
@@ -108,10 +103,7 @@ fn entry_len(key: &[u8], value: &[u8]) -> u64 {
 
 impl Index {
     pub(crate) fn onode(&self, id: &ObjectId) -> Option<&Onode> {
-        self.collections
-            .get(&id.coll)?
-            .get(&id.object)
-            .map(|onode| &**onode)
+        self.collections.get(&id.coll)?.get(&id.object).map(|onode| &**onode)
     }
 
     /// With the name as the index holds it, for a reader that outlives this call.
@@ -128,25 +120,17 @@ impl Index {
     }
 
     fn onode_mut(&mut self, id: &ObjectId) -> Option<&mut Onode> {
-        self.collections
-            .get_mut(&id.coll)?
-            .get_mut(&id.object)
-            .map(Arc::make_mut)
+        self.collections.get_mut(&id.coll)?.get_mut(&id.object).map(Arc::make_mut)
     }
 
     fn onode_or_new(&mut self, id: &ObjectId) -> Result<&mut Onode> {
-        let objects = self
-            .collections
-            .get_mut(&id.coll)
-            .ok_or(Nonsense("the collection does not exist"))?;
+        let objects = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
         if objects.get(&id.object).is_none() {
             objects.insert(Arc::new(id.object.clone()), Arc::new(Onode::default()));
             self.totals.objects += 1;
             self.totals.name_len += name_len(&id.object);
         }
-        let onode = objects
-            .get_mut(&id.object)
-            .ok_or(Nonsense("the object vanished"))?;
+        let onode = objects.get_mut(&id.object).ok_or(Nonsense("the object vanished"))?;
         Ok(Arc::make_mut(onode))
     }
 
@@ -181,10 +165,7 @@ impl Index {
         let (mut added, mut fresh) = (0, 0);
         let mut clash = false;
         for (i, crc) in crcs.iter().enumerate() {
-            let mapping = Mapping {
-                device: device + i as u32,
-                crc: *crc,
-            };
+            let mapping = Mapping { device: device + i as u32, crc: *crc };
             match onode.blocks.set(first + i as u32, mapping) {
                 Some(old) if old.device == mapping.device => continue,
                 Some(old) => replaced.push(old.device),
@@ -227,11 +208,7 @@ impl Index {
 
     fn forget_xattrs(totals: &mut Totals, onode: &Onode) {
         totals.xattrs -= onode.xattrs.len() as u64;
-        let len: u64 = onode
-            .xattrs
-            .iter()
-            .map(|(k, v)| entry_len(k.as_bytes(), v))
-            .sum();
+        let len: u64 = onode.xattrs.iter().map(|(k, v)| entry_len(k.as_bytes(), v)).sum();
         totals.xattr_len -= len;
     }
 
@@ -248,10 +225,7 @@ impl Index {
 
     /// Puts a whole object in; its blocks' references are already counted.
     fn put(&mut self, id: &ObjectId, onode: Arc<Onode>) -> Result<()> {
-        let objects = self
-            .collections
-            .get_mut(&id.coll)
-            .ok_or(Nonsense("the collection does not exist"))?;
+        let objects = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
         let totals = &mut self.totals;
         totals.objects += 1;
         totals.name_len += name_len(&id.object);
@@ -260,11 +234,7 @@ impl Index {
         totals.omap_len += onode.omap.iter().map(|(k, v)| entry_len(k, v)).sum::<u64>();
         totals.omap_len += onode.omap_header.len() as u64;
         totals.xattrs += onode.xattrs.len() as u64;
-        let len: u64 = onode
-            .xattrs
-            .iter()
-            .map(|(k, v)| entry_len(k.as_bytes(), v))
-            .sum();
+        let len: u64 = onode.xattrs.iter().map(|(k, v)| entry_len(k.as_bytes(), v)).sum();
         totals.xattr_len += len;
         objects.insert(Arc::new(id.object.clone()), onode);
         Ok(())
@@ -303,10 +273,7 @@ impl Index {
     /// A checksum that became known only now; ignored where the block has moved on.
     pub(crate) fn set_crc(&mut self, id: &ObjectId, block: u32, mapping: Mapping) {
         if let Some(onode) = self.onode_mut(id)
-            && onode
-                .blocks
-                .get(block)
-                .is_some_and(|found| found.device == mapping.device)
+            && onode.blocks.get(block).is_some_and(|found| found.device == mapping.device)
         {
             onode.blocks.set(block, mapping);
         }
@@ -328,13 +295,7 @@ impl Index {
             },
             LogOp::Touch(id) => drop(self.onode_or_new(id)?),
             LogOp::SetSize { id, size } => self.onode_or_new(id)?.size = size,
-            LogOp::Map {
-                id,
-                block,
-                device,
-                crcs,
-                ..
-            } => {
+            LogOp::Map { id, block, device, crcs, .. } => {
                 self.map(id, block, device, crcs, sink)?;
             }
             LogOp::Unmap { id, block, count } => self.unmap(id, block, count, sink),
@@ -352,12 +313,7 @@ impl Index {
         Ok(())
     }
 
-    fn clone_object(
-        &mut self,
-        from: &ObjectId,
-        to: &ObjectId,
-        sink: &mut impl BlockSink,
-    ) -> Result<()> {
+    fn clone_object(&mut self, from: &ObjectId, to: &ObjectId, sink: &mut impl BlockSink) -> Result<()> {
         let (_, onode) = self.entry(from).ok_or(Nonsense("nothing to clone"))?;
         if from == to {
             return Ok(());
@@ -374,10 +330,7 @@ impl Index {
     fn apply_attributes(&mut self, op: &LogOp<'_>) -> Result<()> {
         match *op {
             LogOp::SetXattr { id, name, value } => {
-                let old = self
-                    .onode_or_new(id)?
-                    .xattrs
-                    .insert(name.into(), Bytes::copy_from_slice(value));
+                let old = self.onode_or_new(id)?.xattrs.insert(name.into(), Bytes::copy_from_slice(value));
                 match old {
                     Some(old) => self.totals.xattr_len -= old.len() as u64,
                     None => {
@@ -388,9 +341,7 @@ impl Index {
                 self.totals.xattr_len += value.len() as u64;
             }
             LogOp::RmXattr { id, name } => {
-                let removed = self
-                    .onode_mut(id)
-                    .and_then(|onode| onode.xattrs.remove(name));
+                let removed = self.onode_mut(id).and_then(|onode| onode.xattrs.remove(name));
                 if let Some(old) = removed {
                     self.totals.xattrs -= 1;
                     self.totals.xattr_len -= entry_len(name.as_bytes(), &old);
@@ -399,10 +350,7 @@ impl Index {
             LogOp::ClearXattrs(id) => {
                 if let Some(onode) = self.onode_mut(id) {
                     let old = std::mem::take(&mut onode.xattrs);
-                    let old = Onode {
-                        xattrs: old,
-                        ..Onode::default()
-                    };
+                    let old = Onode { xattrs: old, ..Onode::default() };
                     Index::forget_xattrs(&mut self.totals, &old);
                 }
             }
@@ -436,11 +384,8 @@ impl Index {
                     return Ok(());
                 };
                 let from = onode.omap.iter_from(Bound::Included(start));
-                let gone: Vec<Bytes> = from
-                    .map(|(key, _)| key)
-                    .take_while(|key| &key[..] < end)
-                    .cloned()
-                    .collect();
+                let gone: Vec<Bytes> =
+                    from.map(|(key, _)| key).take_while(|key| &key[..] < end).cloned().collect();
                 for key in gone {
                     self.apply_attributes(&LogOp::RmOmap { id, key: &key })?;
                 }

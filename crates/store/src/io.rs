@@ -91,10 +91,7 @@ impl Io {
 
     pub(crate) fn discard(&mut self, run: Run) {
         let block = crate::limits::BLOCK_LEN;
-        let op = DiskOp::Discard {
-            offset: u64::from(run.start) * block,
-            len: u64::from(run.count) * block,
-        };
+        let op = DiskOp::Discard { offset: u64::from(run.start) * block, len: u64::from(run.count) * block };
         self.submit(op, Purpose::Discard { run });
     }
 

@@ -29,8 +29,8 @@ mod recovery;
 mod superblock;
 
 pub use api::{
-    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent,
-    StoreStats, Transaction, TxnId,
+    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
+    Transaction, TxnId,
 };
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use mem::MemStore;

@@ -55,28 +55,12 @@ impl Header {
     pub(crate) fn encode(&self, nonce: u64) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..8].copy_from_slice(&MAGIC);
-        for (i, word) in [
-            nonce,
-            self.epoch,
-            self.sequence,
-            self.position,
-            self.durable_through,
-        ]
-        .iter()
-        .enumerate()
+        for (i, word) in
+            [nonce, self.epoch, self.sequence, self.position, self.durable_through].iter().enumerate()
         {
             out[8 + 8 * i..16 + 8 * i].copy_from_slice(&word.to_le_bytes());
         }
-        for (i, word) in [
-            self.ops_len,
-            self.slots,
-            self.transactions,
-            0,
-            self.meta_crc,
-        ]
-        .iter()
-        .enumerate()
-        {
+        for (i, word) in [self.ops_len, self.slots, self.transactions, 0, self.meta_crc].iter().enumerate() {
             out[48 + 4 * i..52 + 4 * i].copy_from_slice(&word.to_le_bytes());
         }
         let crc = crc32c(&out[..HEADER_LEN - 4]);
@@ -147,10 +131,7 @@ impl Region {
     /// two where it wraps.
     pub(crate) fn spans(self, position: u64, len: u64) -> [(u64, u64); 2] {
         let first = len.min(self.len - position % self.len);
-        [
-            (self.device_offset(position), first),
-            (LOG_START, len - first),
-        ]
+        [(self.device_offset(position), first), (LOG_START, len - first)]
     }
 }
 
@@ -189,9 +170,6 @@ mod tests {
     fn a_range_over_the_end_wraps_to_the_start() {
         let region = Region { len: 1 << 20 };
         let spans = region.spans((1 << 20) * 3 - 4096, 12288);
-        assert_eq!(
-            spans,
-            [(LOG_START + (1 << 20) - 4096, 4096), (LOG_START, 8192)]
-        );
+        assert_eq!(spans, [(LOG_START + (1 << 20) - 4096, 4096), (LOG_START, 8192)]);
     }
 }

@@ -130,15 +130,7 @@ pub(crate) fn put_coll(out: &mut Vec<u8>, coll: CollId) {
 
 /// `is_max` is kept although no stored object should have it.
 pub(crate) fn put_object(out: &mut Vec<u8>, object: &HObject) {
-    let HObject {
-        pool,
-        hash,
-        nspace,
-        key,
-        name,
-        snap,
-        is_max,
-    } = object;
+    let HObject { pool, hash, nspace, key, name, snap, is_max } = object;
     out.push(u8::from(*is_max));
     out.extend_from_slice(&pool.0.to_le_bytes());
     out.extend_from_slice(&hash.to_le_bytes());
@@ -171,10 +163,7 @@ impl Reader {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let found = *self
-            .buf
-            .first_chunk::<N>()
-            .ok_or(Nonsense("a field is cut short"))?;
+        let found = *self.buf.first_chunk::<N>().ok_or(Nonsense("a field is cut short"))?;
         bytes::Buf::advance(&mut self.buf, N);
         Ok(found)
     }
@@ -236,10 +225,7 @@ impl Reader {
     pub(crate) fn coll(&mut self) -> Result<CollId> {
         match self.u8()? {
             0 => Ok(CollId::Meta),
-            1 => Ok(CollId::Pg(PgId {
-                pool: PoolId(self.u64()? as i64),
-                seed: self.u32()?,
-            })),
+            1 => Ok(CollId::Pg(PgId { pool: PoolId(self.u64()? as i64), seed: self.u32()? })),
             _ => Err(Nonsense("unknown kind of collection")),
         }
     }
@@ -312,27 +298,13 @@ impl OpWriter {
                 self.named(tag::SET_SIZE, id);
                 put_varint(&mut self.out, *size);
             }
-            LogOp::Map {
-                id,
-                block,
-                device,
-                crcs,
-                logged,
-            } => {
-                self.named(
-                    if *logged {
-                        tag::MAP_LOGGED
-                    } else {
-                        tag::MAP_DIRECT
-                    },
-                    id,
-                );
+            LogOp::Map { id, block, device, crcs, logged } => {
+                self.named(if *logged { tag::MAP_LOGGED } else { tag::MAP_DIRECT }, id);
                 put_varint(&mut self.out, u64::from(*block));
                 put_varint(&mut self.out, u64::from(*device));
                 put_varint(&mut self.out, crcs.len() as u64);
                 if !*logged {
-                    crcs.iter()
-                        .for_each(|crc| self.out.extend_from_slice(&crc.to_le_bytes()));
+                    crcs.iter().for_each(|crc| self.out.extend_from_slice(&crc.to_le_bytes()));
                 }
             }
             LogOp::Unmap { id, block, count } => {
@@ -427,10 +399,7 @@ fn read_id(r: &mut Reader, names: &mut Vec<ObjectId>) -> Result<usize> {
         return Err(Nonsense("an object's number was not introduced"));
     }
     if number == names.len() {
-        names.push(ObjectId {
-            coll: r.coll()?,
-            object: r.object()?,
-        });
+        names.push(ObjectId { coll: r.coll()?, object: r.object()? });
     }
     Ok(number)
 }
@@ -445,10 +414,7 @@ fn replay_one(
 ) -> Result<()> {
     match tag {
         tag::TOUCH => apply(&LogOp::Touch(id)),
-        tag::SET_SIZE => apply(&LogOp::SetSize {
-            id,
-            size: r.size()?,
-        }),
+        tag::SET_SIZE => apply(&LogOp::SetSize { id, size: r.size()? }),
         tag::MAP_LOGGED | tag::MAP_DIRECT => {
             let block = r.block()?;
             let run = r.run(device_blocks)?;
@@ -457,24 +423,14 @@ fn replay_one(
             }
             let logged = tag == tag::MAP_LOGGED;
             let crcs = if logged {
-                let found = (run.start..run.end())
-                    .map(crc_of)
-                    .collect::<Option<Vec<u32>>>();
+                let found = (run.start..run.end()).map(crc_of).collect::<Option<Vec<u32>>>();
                 found.ok_or(Nonsense("a mapped block is missing from the record"))?
             } else {
                 let len = run.count as usize * 4;
                 let raw = r.take(len)?;
-                raw.chunks_exact(4)
-                    .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
-                    .collect()
+                raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
             };
-            apply(&LogOp::Map {
-                id,
-                block,
-                device: run.start,
-                crcs: &crcs,
-                logged,
-            })
+            apply(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged })
         }
         tag::UNMAP => {
             let (block, count) = (r.block()?, r.narrow()?);
@@ -483,40 +439,19 @@ fn replay_one(
         tag::REMOVE => apply(&LogOp::Remove(id)),
         tag::SET_XATTR => {
             let (name, value) = (r.string()?, r.bytes()?);
-            apply(&LogOp::SetXattr {
-                id,
-                name: &name,
-                value: &value,
-            })
+            apply(&LogOp::SetXattr { id, name: &name, value: &value })
         }
-        tag::RM_XATTR => apply(&LogOp::RmXattr {
-            id,
-            name: &r.string()?,
-        }),
+        tag::RM_XATTR => apply(&LogOp::RmXattr { id, name: &r.string()? }),
         tag::CLEAR_XATTRS => apply(&LogOp::ClearXattrs(id)),
-        tag::SET_OMAP_HEADER => apply(&LogOp::SetOmapHeader {
-            id,
-            header: &r.bytes()?,
-        }),
+        tag::SET_OMAP_HEADER => apply(&LogOp::SetOmapHeader { id, header: &r.bytes()? }),
         tag::SET_OMAP => {
             let (key, value) = (r.bytes()?, r.bytes()?);
-            apply(&LogOp::SetOmap {
-                id,
-                key: &key,
-                value: &value,
-            })
+            apply(&LogOp::SetOmap { id, key: &key, value: &value })
         }
-        tag::RM_OMAP => apply(&LogOp::RmOmap {
-            id,
-            key: &r.bytes()?,
-        }),
+        tag::RM_OMAP => apply(&LogOp::RmOmap { id, key: &r.bytes()? }),
         tag::RM_OMAP_RANGE => {
             let (start, end) = (r.bytes()?, r.bytes()?);
-            apply(&LogOp::RmOmapRange {
-                id,
-                start: &start,
-                end: &end,
-            })
+            apply(&LogOp::RmOmapRange { id, start: &start, end: &end })
         }
         tag::CLEAR_OMAP => apply(&LogOp::ClearOmap(id)),
         _ => Err(Nonsense("unknown operation")),

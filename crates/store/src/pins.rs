@@ -28,12 +28,6 @@ impl Pins {
         let from = (run.start.saturating_sub(PINNED_MAX), 0);
         self.runs
             .range(from..(run.end(), 0))
-            .any(|((start, _), count)| {
-                Run {
-                    start: *start,
-                    count: *count,
-                }
-                .overlaps(run)
-            })
+            .any(|((start, _), count)| Run { start: *start, count: *count }.overlaps(run))
     }
 }

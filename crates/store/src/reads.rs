@@ -101,12 +101,7 @@ impl ReadOp {
 }
 
 impl Core {
-    pub(crate) fn read(
-        &mut self,
-        id: &ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<FetchId, StoreError> {
+    pub(crate) fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
         if self.failed.is_some() {
             return Err(StoreError::Stopped);
         }
@@ -118,22 +113,12 @@ impl Core {
         let fetch = self.fetch_id();
         let end = offset.saturating_add(len).min(onode.size);
         if offset >= end {
-            self.events.push_back(StoreEvent::Read {
-                id: fetch,
-                result: Ok(Bytes::new()),
-            });
+            self.events.push_back(StoreEvent::Read { id: fetch, result: Ok(Bytes::new()) });
             return Ok(fetch);
         }
         let len = (end - offset) as usize;
         let target = Target::Assembled(BytesMut::new());
-        let mut op = ReadOp {
-            name,
-            offset,
-            len,
-            pending: 0,
-            target,
-            error: None,
-        };
+        let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
         let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
@@ -144,11 +129,7 @@ impl Core {
                 Place::Waits { target, overlay } => {
                     op.pending += 1;
                     if let Some(waits) = self.awaits.get_mut(&target) {
-                        waits.readers.push(WaitingRead {
-                            fetch,
-                            block,
-                            overlay,
-                        });
+                        waits.readers.push(WaitingRead { fetch, block, overlay });
                     }
                 }
                 Place::Device { device, crc } => match parts.last_mut() {
@@ -161,16 +142,8 @@ impl Core {
                         part.crcs.push(crc);
                     }
                     _ => {
-                        let run = Run {
-                            start: device,
-                            count: 1,
-                        };
-                        parts.push(DevicePart {
-                            fetch,
-                            block,
-                            run,
-                            crcs: vec![crc],
-                        });
+                        let run = Run { start: device, count: 1 };
+                        parts.push(DevicePart { fetch, block, run, crcs: vec![crc] });
                     }
                 },
             }
@@ -216,15 +189,10 @@ impl Core {
             _ if version.poisoned => Place::Bad,
             Image::Frozen(content) => Place::Memory(content.clone()),
             Image::Slot(slot) => {
-                let batch = self
-                    .batch(version.sequence)
-                    .expect("a slot's batch is not issued");
+                let batch = self.batch(version.sequence).expect("a slot's batch is not issued");
                 Place::Memory(Bytes::copy_from_slice(batch.content(*slot)))
             }
-            Image::Waiting { overlay, .. } => Place::Waits {
-                target: device,
-                overlay: overlay.clone(),
-            },
+            Image::Waiting { overlay, .. } => Place::Waits { target: device, overlay: overlay.clone() },
         }
     }
 
@@ -238,9 +206,7 @@ impl Core {
         let data = match result {
             Ok(data) if data.len() == part.run.count as usize * BLOCK => data,
             Ok(_) => {
-                let short = DiskError::Io {
-                    errno: base::Errno::EIO.0,
-                };
+                let short = DiskError::Io { errno: base::Errno::EIO.0 };
                 op.error = Some(op.io_error(part.block, device, short));
                 return self.finish_read(part.fetch);
             }
@@ -253,8 +219,7 @@ impl Core {
             if crc32c(content) != *crc {
                 let i = i as u32;
                 self.checksum_errors += 1;
-                op.error
-                    .get_or_insert(op.checksum_error(part.block + i, device + i));
+                op.error.get_or_insert(op.checksum_error(part.block + i, device + i));
                 break;
             }
         }
@@ -303,7 +268,6 @@ impl Core {
             (None, Target::Whole(data)) => Ok(data),
             (None, Target::Assembled(data)) => Ok(data.freeze()),
         };
-        self.events
-            .push_back(StoreEvent::Read { id: fetch, result });
+        self.events.push_back(StoreEvent::Read { id: fetch, result });
     }
 }

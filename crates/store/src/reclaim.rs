@@ -69,11 +69,7 @@ struct Round {
 enum Stage {
     Idle,
     Streaming(Box<ChunkWriter>),
-    Switching {
-        step: Step,
-        next: Superblock,
-        chain: Vec<Run>,
-    },
+    Switching { step: Step, next: Superblock, chain: Vec<Run> },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,11 +116,7 @@ impl Reclaim {
         };
         let switching = matches!(self.stage, Stage::Switching { .. });
         let waiting = self.snapshots.iter().skip(usize::from(switching));
-        waiting
-            .map(|snapshot| snapshot.blocks_max)
-            .max()
-            .unwrap_or(0)
-            .saturating_sub(taken)
+        waiting.map(|snapshot| snapshot.blocks_max).max().unwrap_or(0).saturating_sub(taken)
     }
 
     /// The content of a block has become known, as of a record.
@@ -170,11 +162,7 @@ impl Core {
 
     fn in_flight_max(&self) -> u32 {
         let used = self.sealed_position - self.superblock.head_position;
-        if used > self.region.len / 4 * 3 {
-            IN_FLIGHT_PRESSED
-        } else {
-            IN_FLIGHT
-        }
+        if used > self.region.len / 4 * 3 { IN_FLIGHT_PRESSED } else { IN_FLIGHT }
     }
 
     fn pump_checkpoint(&mut self) {
@@ -202,11 +190,7 @@ impl Core {
                 self.reclaim.chunks_in_flight += 1;
             }
         }
-        let ready = self
-            .reclaim
-            .snapshots
-            .front()
-            .is_some_and(|snapshot| snapshot.in_place);
+        let ready = self.reclaim.snapshots.front().is_some_and(|snapshot| snapshot.in_place);
         if writer.finished && self.reclaim.chunks_in_flight == 0 && ready {
             self.begin_switch();
         }
@@ -236,8 +220,7 @@ impl Core {
     }
 
     fn begin_switch(&mut self) {
-        let Stage::Streaming(writer) = std::mem::replace(&mut self.reclaim.stage, Stage::Idle)
-        else {
+        let Stage::Streaming(writer) = std::mem::replace(&mut self.reclaim.stage, Stage::Idle) else {
             return;
         };
         let Some(snapshot) = self.reclaim.snapshots.front() else {
@@ -254,11 +237,7 @@ impl Core {
             ..self.superblock.clone()
         };
         let chain = writer.taken;
-        self.reclaim.stage = Stage::Switching {
-            step: Step::FlushData,
-            next,
-            chain,
-        };
+        self.reclaim.stage = Stage::Switching { step: Step::FlushData, next, chain };
         self.start_step();
     }
 
@@ -334,10 +313,7 @@ impl Core {
                     break;
                 };
                 let offset = u64::from(writeback.run.start) * BLOCK_LEN;
-                let purpose = Purpose::Writeback {
-                    run: writeback.run,
-                    sequences: writeback.sequences,
-                };
+                let purpose = Purpose::Writeback { run: writeback.run, sequences: writeback.sequences };
                 let token = self.io.write(offset, writeback.data, purpose);
                 self.pins.pin(writeback.run, token);
                 self.reclaim.writebacks_in_flight += 1;
@@ -361,8 +337,7 @@ impl Core {
 
     fn begin_round(&mut self) -> bool {
         let snapshot = self.reclaim.snapshots.front();
-        let due =
-            snapshot.filter(|snapshot| !snapshot.in_place && snapshot.sequence <= self.durable);
+        let due = snapshot.filter(|snapshot| !snapshot.in_place && snapshot.sequence <= self.durable);
         let (limit, for_snapshot) = match due {
             Some(snapshot) => (snapshot.sequence, true),
             None => (self.durable, false),
@@ -372,13 +347,7 @@ impl Core {
             return false;
         }
         let due = self.dirty.due(self.durable, limit);
-        self.reclaim.round = Some(Round {
-            limit,
-            due,
-            at: 0,
-            retry: Vec::new(),
-            for_snapshot,
-        });
+        self.reclaim.round = Some(Round { limit, due, at: 0, retry: Vec::new(), for_snapshot });
         true
     }
 
@@ -387,19 +356,14 @@ impl Core {
         let round = self.reclaim.round.as_mut()?;
         let mut found: Option<Writeback> = None;
         while let Some(device) = round.due.get(round.at).copied() {
-            let this = Run {
-                start: device,
-                count: 1,
-            };
+            let this = Run { start: device, count: 1 };
             if let Some(found) = &found
                 && (found.run.end() != device || found.run.count == WRITEBACK_BLOCKS)
             {
                 break;
             }
             round.at += 1;
-            let Some((sequence, content)) =
-                self.dirty.due_content(device, self.durable, round.limit)
-            else {
+            let Some((sequence, content)) = self.dirty.due_content(device, self.durable, round.limit) else {
                 continue;
             };
             if self.pins.overlaps(this) {
@@ -415,11 +379,7 @@ impl Core {
                 }
                 None => {
                     let (data, sequences) = (vec![content], vec![sequence]);
-                    found = Some(Writeback {
-                        run: this,
-                        data,
-                        sequences,
-                    });
+                    found = Some(Writeback { run: this, data, sequences });
                 }
             }
         }
@@ -430,13 +390,7 @@ impl Core {
         found
     }
 
-    pub(crate) fn on_writeback(
-        &mut self,
-        token: u64,
-        run: Run,
-        sequences: &[u64],
-        result: DiskResult,
-    ) {
+    pub(crate) fn on_writeback(&mut self, token: u64, run: Run, sequences: &[u64], result: DiskResult) {
         self.unpin(run, token);
         self.reclaim.writebacks_in_flight -= 1;
         if let Err(error) = result {
@@ -472,10 +426,7 @@ fn place_chunk(alloc: &mut Allocator, copies: usize) -> Option<Places> {
     let count = places.iter().flatten().map(|run| run.count).min()?;
     for run in places.iter_mut().flatten() {
         if run.count > count {
-            alloc.release(Run {
-                start: run.start + count,
-                count: run.count - count,
-            });
+            alloc.release(Run { start: run.start + count, count: run.count - count });
             run.count = count;
         }
     }

@@ -27,9 +27,7 @@ use crate::log::{self, Header, Region};
 use crate::ops::{self, Nonsense};
 use crate::pins::Pins;
 use crate::reclaim::Reclaim;
-use crate::superblock::{
-    self, COPIES_MAX, Checkpoint, Identity, LOG_LEN_MIN, Superblock, Unusable,
-};
+use crate::superblock::{self, COPIES_MAX, Checkpoint, Identity, LOG_LEN_MIN, Superblock, Unusable};
 use base::{AlignedBuf, crc32c};
 use bytes::{Bytes, BytesMut};
 use env::{DiskInfo, DiskResult};
@@ -61,19 +59,12 @@ struct Rebuilt {
 
 impl BlockSink for Sink<'_> {
     fn used(&mut self, device: u32) -> bool {
-        !self.reserved.iter().any(|run| {
-            run.overlaps(Run {
-                start: device,
-                count: 1,
-            })
-        }) && self.alloc.mark(device)
+        !self.reserved.iter().any(|run| run.overlaps(Run { start: device, count: 1 }))
+            && self.alloc.mark(device)
     }
 
     fn freed(&mut self, device: u32) {
-        self.alloc.release(Run {
-            start: device,
-            count: 1,
-        });
+        self.alloc.release(Run { start: device, count: 1 });
         self.dirty.remove(device);
         self.direct.remove(&device);
     }
@@ -94,32 +85,12 @@ impl Rebuilt {
         for run in reserved {
             alloc.mark_run(run);
         }
-        Rebuilt {
-            index: Index::default(),
-            alloc,
-            dirty: Dirty::default(),
-            direct: BTreeMap::new(),
-            reserved,
-        }
+        Rebuilt { index: Index::default(), alloc, dirty: Dirty::default(), direct: BTreeMap::new(), reserved }
     }
 
     fn split(&mut self) -> (&mut Index, Sink<'_>) {
-        let Rebuilt {
-            index,
-            alloc,
-            dirty,
-            direct,
-            reserved,
-        } = self;
-        (
-            index,
-            Sink {
-                alloc,
-                dirty,
-                direct,
-                reserved,
-            },
-        )
+        let Rebuilt { index, alloc, dirty, direct, reserved } = self;
+        (index, Sink { alloc, dirty, direct, reserved })
     }
 }
 
@@ -185,11 +156,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    pub(crate) fn format(
-        disk: DiskInfo,
-        identity: Identity,
-        options: Options,
-    ) -> Result<Opening, OpenError> {
+    pub(crate) fn format(disk: DiskInfo, identity: Identity, options: Options) -> Result<Opening, OpenError> {
         Opening::start(disk, Mode::Format(identity), options)
     }
 
@@ -203,19 +170,13 @@ impl Opening {
 
     fn start(disk: DiskInfo, mode: Mode, options: Options) -> Result<Opening, OpenError> {
         if options.pipeline_depth == 0 {
-            return Err(OpenError::BadOption {
-                what: "pipeline_depth",
-            });
+            return Err(OpenError::BadOption { what: "pipeline_depth" });
         }
         if !(1..=COPIES_MAX).contains(&options.checkpoint_copies) {
-            return Err(OpenError::BadOption {
-                what: "checkpoint_copies",
-            });
+            return Err(OpenError::BadOption { what: "checkpoint_copies" });
         }
         if options.direct_len_min < BLOCK_LEN {
-            return Err(OpenError::BadOption {
-                what: "direct_len_min",
-            });
+            return Err(OpenError::BadOption { what: "direct_len_min" });
         }
         let mut opening = Opening {
             io: Io::default(),
@@ -245,8 +206,7 @@ impl Opening {
         for (part, (offset, len)) in reads.into_iter().enumerate() {
             self.answers.push(None);
             self.asked.push(offset);
-            self.io
-                .read(offset, len as u32, Purpose::Open { part: part as u32 });
+            self.io.read(offset, len as u32, Purpose::Open { part: part as u32 });
         }
     }
 
@@ -266,10 +226,7 @@ impl Opening {
         if self.answers.iter().any(Option::is_none) {
             return None;
         }
-        let answers: Vec<DiskResult> = std::mem::take(&mut self.answers)
-            .into_iter()
-            .flatten()
-            .collect();
+        let answers: Vec<DiskResult> = std::mem::take(&mut self.answers).into_iter().flatten().collect();
         let step = self.step.take()?;
         match self.advance(step, answers) {
             Ok(None) => None,
@@ -278,11 +235,7 @@ impl Opening {
         }
     }
 
-    fn advance(
-        &mut self,
-        step: Step,
-        answers: Vec<DiskResult>,
-    ) -> Result<Option<Box<Core>>, OpenError> {
+    fn advance(&mut self, step: Step, answers: Vec<DiskResult>) -> Result<Option<Box<Core>>, OpenError> {
         match step {
             Step::Superblocks { offsets } => self.on_superblocks(&offsets, &answers),
             Step::Loading(loading) => self.on_chunk(loading, answers),
@@ -296,16 +249,9 @@ impl Opening {
                 self.scan(replay, at, len, &window)
             }
             Step::Settle { replay, runs, at } => self.on_settle(replay, runs, at, answers),
-            Step::Writing {
-                replay,
-                order,
-                step,
-            } => {
+            Step::Writing { replay, order, step } => {
                 if let Some(Err(error)) = answers.first() {
-                    return Err(OpenError::Io {
-                        offset: 0,
-                        error: *error,
-                    });
+                    return Err(OpenError::Io { offset: 0, error: *error });
                 }
                 self.write_superblocks(replay, order, step + 1)
             }
@@ -316,10 +262,7 @@ impl Opening {
     fn joined(&self, answers: Vec<DiskResult>) -> Result<Bytes, OpenError> {
         let mut parts = Vec::new();
         for (answer, offset) in answers.into_iter().zip(&self.asked) {
-            parts.push(answer.map_err(|error| OpenError::Io {
-                offset: *offset,
-                error,
-            })?);
+            parts.push(answer.map_err(|error| OpenError::Io { offset: *offset, error })?);
         }
         if parts.len() == 1 {
             return Ok(parts.swap_remove(0));
@@ -334,15 +277,11 @@ impl Opening {
     }
 
     fn region(&self) -> Region {
-        Region {
-            len: self.superblock().log_len,
-        }
+        Region { len: self.superblock().log_len }
     }
 
     fn rebuilt(&mut self) -> &mut Rebuilt {
-        self.rebuilt
-            .as_mut()
-            .expect("begun before anything is loaded")
+        self.rebuilt.as_mut().expect("begun before anything is loaded")
     }
 
     // ---- superblocks
@@ -364,17 +303,10 @@ impl Opening {
                 }
                 Ok(Err(Unusable::Newer { version, incompat })) => {
                     let known = superblock::VERSION;
-                    trouble = Some(OpenError::Newer {
-                        version,
-                        incompat,
-                        known,
-                    });
+                    trouble = Some(OpenError::Newer { version, incompat, known });
                 }
                 Err(error) => {
-                    trouble.get_or_insert(OpenError::Io {
-                        offset: offsets[i],
-                        error: *error,
-                    });
+                    trouble.get_or_insert(OpenError::Io { offset: offsets[i], error: *error });
                 }
             }
         }
@@ -387,10 +319,7 @@ impl Opening {
         if let Mode::Format(identity) = self.mode {
             return self.begin_format(identity, &found, trouble);
         }
-        let newest = found
-            .iter()
-            .max_by_key(|(copy, sb)| (sb.generation, 1 - copy))
-            .cloned();
+        let newest = found.iter().max_by_key(|(copy, sb)| (sb.generation, 1 - copy)).cloned();
         let Some((copy, superblock)) = newest else {
             return Err(trouble.unwrap_or(OpenError::NotAStore));
         };
@@ -411,16 +340,10 @@ impl Opening {
         if let Mode::Open(Some((fsid, osd))) = self.mode {
             let identity = superblock.identity;
             if identity.fsid != fsid {
-                return Err(OpenError::OtherCluster {
-                    found: identity.fsid,
-                    expected: fsid,
-                });
+                return Err(OpenError::OtherCluster { found: identity.fsid, expected: fsid });
             }
             if identity.osd != osd {
-                return Err(OpenError::OtherOsd {
-                    found: identity.osd,
-                    expected: osd,
-                });
+                return Err(OpenError::OtherOsd { found: identity.osd, expected: osd });
             }
         }
         if let Some(trouble) = trouble {
@@ -452,10 +375,7 @@ impl Opening {
         if log_len < LOG_LEN_MIN || log_len > device_len / 2 || !log_len.is_multiple_of(BLOCK_LEN) {
             return Err(OpenError::BadOption { what: "log_len" });
         }
-        let newest = found
-            .iter()
-            .map(|(_, superblock)| superblock.generation)
-            .max();
+        let newest = found.iter().map(|(_, superblock)| superblock.generation).max();
         let superblock = Superblock {
             identity,
             compat: 0,
@@ -485,13 +405,7 @@ impl Opening {
         if places.iter().all(Option::is_none) {
             return self.begin_replay();
         }
-        let loading = Loading {
-            loader: Loader::default(),
-            index: 0,
-            places,
-            copy: 0,
-            chain: Vec::new(),
-        };
+        let loading = Loading { loader: Loader::default(), index: 0, places, copy: 0, chain: Vec::new() };
         self.ask_chunk(loading)
     }
 
@@ -505,17 +419,9 @@ impl Opening {
             }
             loading.copy += 1;
         }
-        let offset = loading
-            .places
-            .iter()
-            .flatten()
-            .next()
-            .map_or(0, |run| u64::from(run.start));
+        let offset = loading.places.iter().flatten().next().map_or(0, |run| u64::from(run.start));
         let what = "no copy of a checkpoint chunk is intact";
-        Err(OpenError::Corrupt {
-            offset: offset * BLOCK_LEN,
-            what,
-        })
+        Err(OpenError::Corrupt { offset: offset * BLOCK_LEN, what })
     }
 
     fn on_chunk(
@@ -530,25 +436,16 @@ impl Opening {
             .into_iter()
             .next()
             .and_then(Result::ok)
-            .and_then(|chunk| {
-                ChunkHeader::decode(&chunk, nonce, generation, loading.index, blocks)
-            });
+            .and_then(|chunk| ChunkHeader::decode(&chunk, nonce, generation, loading.index, blocks));
         let Some((header, payload)) = chunk else {
-            tracing::warn!(
-                "chunk {} of checkpoint copy {} is damaged",
-                loading.index,
-                loading.copy
-            );
+            tracing::warn!("chunk {} of checkpoint copy {} is damaged", loading.index, loading.copy);
             loading.copy += 1;
             return self.ask_chunk(loading);
         };
         let offset = self.asked[0];
         let corrupt = |Nonsense(what)| OpenError::Corrupt { offset, what };
         let (index, mut sink) = self.rebuilt().split();
-        loading
-            .loader
-            .feed(&payload, blocks, index, &mut sink)
-            .map_err(corrupt)?;
+        loading.loader.feed(&payload, blocks, index, &mut sink).map_err(corrupt)?;
         loading.chain.extend(loading.places.iter().flatten());
         if header.next.iter().any(Option::is_some) {
             loading.index += 1;
@@ -589,9 +486,7 @@ impl Opening {
             if replay.sequence >= self.stop_before {
                 return self.settle(replay);
             }
-            let have = replay
-                .window
-                .slice((replay.position - replay.window_at) as usize..);
+            let have = replay.window.slice((replay.position - replay.window_at) as usize..);
             let left = end - replay.position;
             if left == 0 {
                 return self.settle(replay);
@@ -627,9 +522,7 @@ impl Opening {
             if header.durable_through > replay.durable_through {
                 replay.durable_through = header.durable_through;
                 let durable = header.durable_through;
-                self.rebuilt()
-                    .direct
-                    .retain(|_, (sequence, _)| *sequence > durable);
+                self.rebuilt().direct.retain(|_, (sequence, _)| *sequence > durable);
             }
             replay.position += len;
             replay.sequence += 1;
@@ -659,13 +552,7 @@ impl Opening {
         let crc_of = |device: u32| slots.get(&device).map(|slot| slot.index_crc);
         ops::replay(ops, blocks, crc_of, |op| {
             index.apply(op, &mut sink)?;
-            let ops::LogOp::Map {
-                device,
-                crcs,
-                logged,
-                ..
-            } = op
-            else {
+            let ops::LogOp::Map { device, crcs, logged, .. } = op else {
                 return Ok(());
             };
             for (device, crc) in (*device..).zip(crcs.iter()) {
@@ -676,11 +563,7 @@ impl Opening {
                 } else if let Some(slot) = slots.get(&device) {
                     let image = Image::Frozen(slot.content.clone());
                     let sequence = header.sequence;
-                    let version = Version {
-                        sequence,
-                        image,
-                        poisoned: slot.poisoned,
-                    };
+                    let version = Version { sequence, image, poisoned: slot.poisoned };
                     sink.dirty.remove(device);
                     sink.dirty.put(device, version, sequence);
                 }
@@ -704,12 +587,7 @@ impl Opening {
         self.scan_on(replay, at, len)
     }
 
-    fn scan_on(
-        &mut self,
-        replay: Replay,
-        at: u64,
-        len: u64,
-    ) -> Result<Option<Box<Core>>, OpenError> {
+    fn scan_on(&mut self, replay: Replay, at: u64, len: u64) -> Result<Option<Box<Core>>, OpenError> {
         if len == 0 {
             return self.settle(replay);
         }
@@ -731,9 +609,8 @@ impl Opening {
             let Some(header) = Header::decode(block, nonce) else {
                 continue;
             };
-            let follows = header.position == position
-                && header.sequence > replay.sequence
-                && self.epoch_fits(&header);
+            let follows =
+                header.position == position && header.sequence > replay.sequence && self.epoch_fits(&header);
             if follows && header.durable_through >= replay.sequence {
                 let offset = self.region().device_offset(replay.position);
                 let what = "a log record is damaged, and later ones show that it was durable";
@@ -754,16 +631,11 @@ impl Opening {
     fn settle(&mut self, replay: Replay) -> Result<Option<Box<Core>>, OpenError> {
         let durable = replay.durable_through;
         let mut runs: Vec<Run> = Vec::new();
-        self.rebuilt()
-            .direct
-            .retain(|_, (sequence, _)| *sequence > durable);
+        self.rebuilt().direct.retain(|_, (sequence, _)| *sequence > durable);
         for device in self.rebuilt().direct.keys() {
             match runs.last_mut() {
                 Some(run) if run.end() == *device && run.count < SETTLE_BLOCKS => run.count += 1,
-                _ => runs.push(Run {
-                    start: *device,
-                    count: 1,
-                }),
+                _ => runs.push(Run { start: *device, count: 1 }),
             }
         }
         self.settle_on(replay, runs, 0)
@@ -785,10 +657,7 @@ impl Opening {
             let order = [1 - self.good_copy, self.good_copy];
             return self.write_superblocks(Some(replay), order, 0);
         };
-        self.ask([(
-            u64::from(run.start) * BLOCK_LEN,
-            u64::from(run.count) * BLOCK_LEN,
-        )]);
+        self.ask([(u64::from(run.start) * BLOCK_LEN, u64::from(run.count) * BLOCK_LEN)]);
         self.step = Some(Step::Settle { replay, runs, at });
         Ok(None)
     }
@@ -853,25 +722,18 @@ impl Opening {
             }
             _ => return Ok(Some(self.finish(replay))),
         }
-        self.step = Some(Step::Writing {
-            replay,
-            order,
-            step,
-        });
+        self.step = Some(Step::Writing { replay, order, step });
         Ok(None)
     }
 
     fn finish(&mut self, replay: Option<Replay>) -> Box<Core> {
         let superblock = self.superblock().clone();
         let region = self.region();
-        let rebuilt = self
-            .rebuilt
-            .take()
-            .expect("begun before anything is loaded");
-        let (position, sequence) = replay.map_or(
-            (superblock.head_position, superblock.head_sequence),
-            |replay| (replay.position, replay.sequence),
-        );
+        let rebuilt = self.rebuilt.take().expect("begun before anything is loaded");
+        let (position, sequence) = replay
+            .map_or((superblock.head_position, superblock.head_sequence), |replay| {
+                (replay.position, replay.sequence)
+            });
         let mut core = Box::new(Core {
             io: std::mem::take(&mut self.io),
             options: self.options.clone(),
@@ -902,8 +764,7 @@ impl Opening {
             superblock,
         });
         // What was replayed may fill the log: then its end is a snapshot's place.
-        if position - core.superblock.head_position > region.checkpoint_distance()
-            && !core.options.read_only
+        if position - core.superblock.head_position > region.checkpoint_distance() && !core.options.read_only
         {
             core.take_snapshot();
             core.pump();
@@ -929,9 +790,7 @@ fn read_slots(header: &Header, record: &Bytes) -> Option<HashMap<u32, ReadSlot>>
     let data_at = header.data_offset() as usize;
     let mut slots = HashMap::new();
     for (i, entry) in table.chunks_exact(log::SLOT_LEN).enumerate() {
-        let word = |at: usize| {
-            u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-        };
+        let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
         let (device, crc, flags) = (word(0), word(4), entry[8]);
         let at = data_at + i * BLOCK;
         let content = record.slice(at..at + BLOCK);
@@ -939,11 +798,7 @@ fn read_slots(header: &Header, record: &Bytes) -> Option<HashMap<u32, ReadSlot>>
             return None;
         }
         let poisoned = flags & log::SLOT_POISONED != 0;
-        let slot = ReadSlot {
-            content,
-            index_crc: replayed_crc(crc, flags),
-            poisoned,
-        };
+        let slot = ReadSlot { content, index_crc: replayed_crc(crc, flags), poisoned };
         if slots.insert(device, slot).is_some() {
             return None;
         }

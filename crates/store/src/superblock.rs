@@ -93,16 +93,7 @@ impl Superblock {
     /// Neither object data nor checkpoints may use these.
     pub(crate) fn reserved(&self) -> [Run; 2] {
         let log_end = ((LOG_START + self.log_len) / BLOCK_LEN) as u32;
-        [
-            Run {
-                start: 0,
-                count: log_end,
-            },
-            Run {
-                start: self.blocks() - 1,
-                count: 1,
-            },
-        ]
+        [Run { start: 0, count: log_end }, Run { start: self.blocks() - 1, count: 1 }]
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -171,11 +162,7 @@ impl Superblock {
             Uuid(bytes)
         };
         let fsid = uuid(word(8), word(8));
-        let identity = Identity {
-            fsid,
-            uuid: uuid(word(8), word(8)),
-            osd: OsdId(word(4) as i32),
-        };
+        let identity = Identity { fsid, uuid: uuid(word(8), word(8)), osd: OsdId(word(4) as i32) };
         word(4);
         let mut superblock = Superblock {
             identity,
@@ -188,25 +175,15 @@ impl Superblock {
             recovered_sequence: word(8),
             head_position: word(8),
             head_sequence: word(8),
-            checkpoint: Checkpoint {
-                generation: word(8),
-                first: [None; COPIES_MAX],
-            },
+            checkpoint: Checkpoint { generation: word(8), first: [None; COPIES_MAX] },
         };
         superblock.check_geometry().map_err(damaged)?;
         for copy in 0..COPIES_MAX {
-            let run = Run {
-                start: word(4) as u32,
-                count: word(4) as u32,
-            };
+            let run = Run { start: word(4) as u32, count: word(4) as u32 };
             if run.count == 0 {
                 continue;
             }
-            if run
-                .start
-                .checked_add(run.count)
-                .is_none_or(|end| end > superblock.blocks())
-            {
+            if run.start.checked_add(run.count).is_none_or(|end| end > superblock.blocks()) {
                 return Err(damaged("its checkpoint lies outside the device"));
             }
             superblock.checkpoint.first[copy] = Some(run);
@@ -236,9 +213,7 @@ impl Superblock {
             self.head_sequence,
             self.checkpoint.generation,
         ];
-        if counters.iter().any(|counter| *counter > limit)
-            || !self.head_position.is_multiple_of(BLOCK_LEN)
-        {
+        if counters.iter().any(|counter| *counter > limit) || !self.head_position.is_multiple_of(BLOCK_LEN) {
             return Err("its counters make no sense");
         }
         Ok(())
@@ -270,16 +245,7 @@ mod tests {
             recovered_sequence: 100,
             head_position: 40960,
             head_sequence: 90,
-            checkpoint: Checkpoint {
-                generation: 8,
-                first: [
-                    Some(Run {
-                        start: 1000,
-                        count: 16,
-                    }),
-                    None,
-                ],
-            },
+            checkpoint: Checkpoint { generation: 8, first: [Some(Run { start: 1000, count: 16 }), None] },
         }
     }
 
@@ -299,12 +265,6 @@ mod tests {
         let mut newer = sample();
         newer.incompat = 4;
         let found = Superblock::decode(&newer.encode().into());
-        assert_eq!(
-            found,
-            Err(Unusable::Newer {
-                version: 1,
-                incompat: 4
-            })
-        );
+        assert_eq!(found, Err(Unusable::Newer { version: 1, incompat: 4 }));
     }
 }

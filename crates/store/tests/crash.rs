@@ -25,11 +25,7 @@ fn marker() -> store::ObjectId {
 impl Trace {
     fn new(options: Options, seed: u64) -> Trace {
         let rig = Rig::format(DEVICE_LEN, options, seed);
-        let mut trace = Trace {
-            rig,
-            models: vec![MemStore::new()],
-            acknowledged: 0,
-        };
+        let mut trace = Trace { rig, models: vec![MemStore::new()], acknowledged: 0 };
         let create = |coll| Mutation::CreateCollection(coll);
         assert!(trace.queue(vec![create(CollId::Meta), create(pg(0)), create(pg(1))]));
         trace.rig.drive();
@@ -41,10 +37,7 @@ impl Trace {
     fn queue(&mut self, mut ops: Vec<Mutation>) -> bool {
         let number = Bytes::from(self.models.len().to_string());
         let attrs = BTreeMap::from([("n".to_string(), number)]);
-        ops.push(Mutation::SetXattrs {
-            id: marker(),
-            attrs,
-        });
+        ops.push(Mutation::SetXattrs { id: marker(), attrs });
         let txn = Transaction { ops };
         if self.rig.engine.queue(txn.clone()).is_err() {
             return false;
@@ -68,8 +61,8 @@ impl Trace {
 
     /// Opens what a power cut left and checks it. Returns the open store.
     fn check(&self, image: Image, options: &Options, what: &dyn Fn() -> String) -> (Rig, usize) {
-        let mut rig = Rig::try_open(image, options.clone(), 1)
-            .unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let mut rig =
+            Rig::try_open(image, options.clone(), 1).unwrap_or_else(|error| panic!("{}: {error}", what()));
         let found = match rig.engine.xattr(&marker(), "n") {
             Ok(Some(n)) => std::str::from_utf8(&n).unwrap().parse().unwrap(),
             _ => 0,
@@ -104,10 +97,7 @@ fn every_cut(durable: &Image, writes: &[Unflushed]) -> Vec<Image> {
         images.push(image);
     }
     let mut reversed = durable.clone();
-    writes
-        .iter()
-        .rev()
-        .for_each(|write| apply(&mut reversed, write));
+    writes.iter().rev().for_each(|write| apply(&mut reversed, write));
     images.push(reversed);
     for (torn, write) in writes.iter().enumerate() {
         let sectors = write.data.len() / SECTOR;
@@ -133,12 +123,7 @@ fn every_cut(durable: &Image, writes: &[Unflushed]) -> Vec<Image> {
 }
 
 /// Cuts the power before every completion of the device, in every way.
-fn enumerate(
-    name: &str,
-    prepare: Vec<Vec<Mutation>>,
-    workload: Vec<Vec<Mutation>>,
-    seed: u64,
-) -> usize {
+fn enumerate(name: &str, prepare: Vec<Vec<Mutation>>, workload: Vec<Vec<Mutation>>, seed: u64) -> usize {
     let options = options();
     let mut trace = Trace::new(options.clone(), seed);
     for ops in prepare {
@@ -150,10 +135,7 @@ fn enumerate(
     let mut workload = workload.into_iter();
     loop {
         let writes = trace.rig.disk.at_risk();
-        for (n, image) in every_cut(&trace.rig.disk.durable, &writes)
-            .into_iter()
-            .enumerate()
-        {
+        for (n, image) in every_cut(&trace.rig.disk.durable, &writes).into_iter().enumerate() {
             states += 1;
             let what = || format!("{name}, seed {seed}, state {states} (cut {n})");
             trace.check(image, &options, &what);
@@ -183,73 +165,27 @@ fn short_workloads_survive_every_cut() {
     let small = |offset, seed| write(&a, offset, pattern(seed, 4096));
     let part = |offset, seed| write(&a, offset, pattern(seed, 700));
     let large = |offset, seed| write(&a, offset, pattern(seed, 80 << 10));
-    let clone = Mutation::Clone {
-        from: a.clone(),
-        to: b.clone(),
-    };
-    let rename = Mutation::Rename {
-        from: a.clone(),
-        to: b.clone(),
-    };
+    let clone = Mutation::Clone { from: a.clone(), to: b.clone() };
+    let rename = Mutation::Rename { from: a.clone(), to: b.clone() };
     let remove = Mutation::Remove(a.clone());
-    let truncate = Mutation::Truncate {
-        id: a.clone(),
-        size: 5000,
-    };
+    let truncate = Mutation::Truncate { id: a.clone(), size: 5000 };
     let omap = Mutation::SetOmap {
         id: a.clone(),
-        entries: (0..9u8)
-            .map(|k| (Bytes::from(vec![k]), pattern(k.into(), 500)))
-            .collect(),
+        entries: (0..9u8).map(|k| (Bytes::from(vec![k]), pattern(k.into(), 500))).collect(),
     };
     let cold = vec![vec![large(0, 1), small(90 << 10, 2)]];
-    let cases: Vec<(&str, Vec<Vec<Mutation>>, Vec<Vec<Mutation>>)> = vec![
-        (
-            "small writes",
-            vec![],
-            vec![vec![small(0, 1)], vec![small(0, 2)], vec![small(4096, 3)]],
-        ),
+    type Case = (&'static str, Vec<Vec<Mutation>>, Vec<Vec<Mutation>>);
+    let cases: Vec<Case> = vec![
+        ("small writes", vec![], vec![vec![small(0, 1)], vec![small(0, 2)], vec![small(4096, 3)]]),
         ("large write", vec![], vec![vec![large(0, 3)]]),
-        (
-            "large over large",
-            cold.clone(),
-            vec![vec![large(0, 3)], vec![large(4096, 4)]],
-        ),
-        (
-            "small over flying",
-            vec![],
-            vec![vec![large(0, 3), small(0, 4)], vec![small(0, 5)]],
-        ),
-        (
-            "part of a cold block",
-            cold.clone(),
-            vec![vec![part(100, 5)], vec![part(300, 6)]],
-        ),
-        (
-            "clone, then write",
-            cold.clone(),
-            vec![vec![clone.clone()], vec![part(0, 7), small(0, 8)]],
-        ),
-        (
-            "rename and rewrite",
-            cold.clone(),
-            vec![vec![part(9, 1), rename], vec![large(0, 9)]],
-        ),
-        (
-            "remove and reuse",
-            cold.clone(),
-            vec![vec![remove], vec![large(0, 9)], vec![large(0, 10)]],
-        ),
-        (
-            "truncate",
-            cold.clone(),
-            vec![vec![truncate], vec![part(9000, 11)]],
-        ),
-        (
-            "omap",
-            vec![],
-            vec![vec![omap], vec![Mutation::ClearOmap(a.clone()), clone]],
-        ),
+        ("large over large", cold.clone(), vec![vec![large(0, 3)], vec![large(4096, 4)]]),
+        ("small over flying", vec![], vec![vec![large(0, 3), small(0, 4)], vec![small(0, 5)]]),
+        ("part of a cold block", cold.clone(), vec![vec![part(100, 5)], vec![part(300, 6)]]),
+        ("clone, then write", cold.clone(), vec![vec![clone.clone()], vec![part(0, 7), small(0, 8)]]),
+        ("rename and rewrite", cold.clone(), vec![vec![part(9, 1), rename], vec![large(0, 9)]]),
+        ("remove and reuse", cold.clone(), vec![vec![remove], vec![large(0, 9)], vec![large(0, 10)]]),
+        ("truncate", cold.clone(), vec![vec![truncate], vec![part(9000, 11)]]),
+        ("omap", vec![], vec![vec![omap], vec![Mutation::ClearOmap(a.clone()), clone]]),
     ];
     let mut states = 0;
     for (name, prepare, workload) in cases {
@@ -333,44 +269,15 @@ fn sampled(seed: u64, options: Options, mix: Mix, cuts: usize) -> usize {
 #[test]
 fn long_workloads_survive_sampled_cuts() {
     let scale: usize = std::env::var("STORE_CRASH_SCALE").map_or(1, |n| n.parse().unwrap());
-    let small = Mix {
-        objects: 60,
-        object_len: 16 << 10,
-        large_percent: 0,
-        ops_max: 3,
-    };
+    let small = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, ops_max: 3 };
     let mut states = 0;
     for seed in 0..8 * scale as u64 {
         states += sampled(seed, options(), MIX, 250);
-        states += sampled(
-            seed,
-            Options {
-                pipeline_depth: 4,
-                ..options()
-            },
-            small,
-            150,
-        );
-        let direct = Options {
-            direct_len_min: 4096,
-            pipeline_depth: 3,
-            ..options()
-        };
+        states += sampled(seed, Options { pipeline_depth: 4, ..options() }, small, 150);
+        let direct = Options { direct_len_min: 4096, pipeline_depth: 3, ..options() };
         states += sampled(seed, direct, MIX, 150);
-        let discard = Options {
-            discard: true,
-            discard_blocks_min: 1,
-            ..options()
-        };
-        states += sampled(
-            seed,
-            Options {
-                pipeline_depth: 1,
-                ..discard
-            },
-            MIX,
-            60,
-        );
+        let discard = Options { discard: true, discard_blocks_min: 1, ..options() };
+        states += sampled(seed, Options { pipeline_depth: 1, ..discard }, MIX, 60);
     }
     println!("{states} crash states");
 }

@@ -65,16 +65,10 @@ fn compare_run(seed: u64, transactions: u64, mix: Mix, options: Options) -> u64 
     assert!(committed.is_sorted());
     assert_eq!(committed.last().map_or(0, |txn| txn.0) + 1, expected);
     compare_all(&mut rig, &mut model);
-    assert!(
-        refused < transactions / 4,
-        "{refused} of {transactions} refused"
-    );
+    assert!(refused < transactions / 4, "{refused} of {transactions} refused");
     assert_eq!(rig.engine.fatal_error(), None);
     let info = rig.engine.info().unwrap();
-    assert!(
-        info.checkpoint_generation > transactions / 400,
-        "the log never wrapped: {info:?}"
-    );
+    assert!(info.checkpoint_generation > transactions / 400, "the log never wrapped: {info:?}");
     mutations
 }
 
@@ -89,30 +83,13 @@ fn answers_as_the_model_does() {
 
 #[test]
 fn answers_as_the_model_does_under_other_options() {
-    let small = Mix {
-        objects: 400,
-        object_len: 16 << 10,
-        large_percent: 0,
-        ops_max: 3,
-    };
+    let small = Mix { objects: 400, object_len: 16 << 10, large_percent: 0, ops_max: 3 };
     for seed in 100..104 {
-        let one = Options {
-            pipeline_depth: 1,
-            checkpoint_copies: 1,
-            ..options()
-        };
+        let one = Options { pipeline_depth: 1, checkpoint_copies: 1, ..options() };
         compare_run(seed, 1500, small, one);
-        let discarding = Options {
-            discard: true,
-            discard_blocks_min: 1,
-            ..options()
-        };
+        let discarding = Options { discard: true, discard_blocks_min: 1, ..options() };
         compare_run(seed, 1500, MIX, discarding);
-        let direct = Options {
-            direct_len_min: 4096,
-            pipeline_depth: 4,
-            ..options()
-        };
+        let direct = Options { direct_len_min: 4096, pipeline_depth: 4, ..options() };
         compare_run(seed, 1500, MIX, direct);
     }
 }

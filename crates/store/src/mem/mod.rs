@@ -9,8 +9,8 @@ mod object;
 mod tests;
 
 use crate::api::{
-    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent,
-    StoreStats, Transaction, TxnId,
+    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
+    Transaction, TxnId,
 };
 use crate::check::{self, Existing};
 use bytes::Bytes;
@@ -157,11 +157,7 @@ impl MemStore {
 
     /// Replaces or removes, keeping the sums right. The collection exists.
     fn put_object(&mut self, id: &ObjectId, object: Option<Arc<MemObject>>) {
-        let objects = self
-            .collections
-            .0
-            .get_mut(&id.coll)
-            .expect("checked before applying");
+        let objects = self.collections.0.get_mut(&id.coll).expect("checked before applying");
         if let Some(new) = &object {
             self.used_data += new.allocated();
             self.used_omap += new.omap_len();
@@ -179,10 +175,7 @@ impl MemStore {
     }
 
     fn replace(&mut self, undo: &mut Vec<Undo>, id: &ObjectId, object: Option<Arc<MemObject>>) {
-        undo.push(Undo::Object(
-            id.clone(),
-            self.collections.object(id).cloned(),
-        ));
+        undo.push(Undo::Object(id.clone(), self.collections.object(id).cloned()));
         self.put_object(id, object);
     }
 
@@ -211,9 +204,7 @@ impl MemStore {
     fn apply(&mut self, undo: &mut Vec<Undo>, op: Mutation) {
         match op {
             Mutation::CreateCollection(coll) => {
-                if let std::collections::btree_map::Entry::Vacant(slot) =
-                    self.collections.0.entry(coll)
-                {
+                if let std::collections::btree_map::Entry::Vacant(slot) = self.collections.0.entry(coll) {
                     slot.insert(BTreeMap::new());
                     undo.push(Undo::Collection(coll, false));
                 }
@@ -247,14 +238,10 @@ impl MemStore {
                 self.change(undo, &id, true, |o| o.omap.extend(entries));
             }
             Mutation::RmOmap { id, keys } => {
-                self.change(undo, &id, false, |o| {
-                    o.omap.retain(|k, _| !keys.contains(k))
-                });
+                self.change(undo, &id, false, |o| o.omap.retain(|k, _| !keys.contains(k)));
             }
             Mutation::RmOmapRange { id, start, end } => {
-                self.change(undo, &id, false, |o| {
-                    o.omap.retain(|k, _| *k < start || *k >= end)
-                });
+                self.change(undo, &id, false, |o| o.omap.retain(|k, _| *k < start || *k >= end));
             }
             Mutation::ClearOmap(id) => self.change(undo, &id, false, |o| {
                 o.omap.clear();
@@ -282,10 +269,9 @@ impl MemStore {
                 Mutation::Write { data, .. } if !data.is_empty() => {
                     (data.len() as u64).next_multiple_of(object::PAGE_LEN)
                 }
-                Mutation::SetOmap { entries, .. } => entries
-                    .iter()
-                    .map(|(k, v)| (k.len() + v.len()) as u64)
-                    .sum(),
+                Mutation::SetOmap { entries, .. } => {
+                    entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum()
+                }
                 _ => 0,
             })
             .sum()
@@ -336,12 +322,7 @@ impl ObjectStore for MemStore {
             .collect())
     }
 
-    fn data_extents(
-        &self,
-        id: &ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<(u64, u64)>, StoreError> {
+    fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         Ok(self.object(id)?.extents(offset, len))
     }
 
@@ -354,40 +335,24 @@ impl ObjectStore for MemStore {
     }
 
     fn list(&self, coll: CollId, start: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
-        let objects = self
-            .collections
-            .0
-            .get(&coll)
-            .ok_or(StoreError::NoCollection(coll))?;
-        Ok(objects
-            .range(start..)
-            .take(max)
-            .map(|(name, _)| name.clone())
-            .collect())
+        let objects = self.collections.0.get(&coll).ok_or(StoreError::NoCollection(coll))?;
+        Ok(objects.range(start..).take(max).map(|(name, _)| name.clone()).collect())
     }
 
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
         let data = self.object(id)?.read(offset, len);
         let fetch = FetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.events.push_back(StoreEvent::Read {
-            id: fetch,
-            result: Ok(data),
-        });
+        self.events.push_back(StoreEvent::Read { id: fetch, result: Ok(data) });
         Ok(fetch)
     }
 
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
         check::check(&self.collections, &txn)?;
         let need_bytes = MemStore::need_of(&txn);
-        let available_bytes = self
-            .capacity
-            .saturating_sub(self.used_data + self.used_omap);
+        let available_bytes = self.capacity.saturating_sub(self.used_data + self.used_omap);
         if need_bytes > available_bytes {
-            return Err(StoreError::NoSpace {
-                need_bytes,
-                available_bytes,
-            });
+            return Err(StoreError::NoSpace { need_bytes, available_bytes });
         }
         let id = TxnId(self.next_txn);
         self.next_txn += 1;
@@ -410,9 +375,7 @@ impl ObjectStore for MemStore {
     fn stats(&self) -> StoreStats {
         StoreStats {
             total: self.capacity,
-            available: self
-                .capacity
-                .saturating_sub(self.used_data + self.used_omap),
+            available: self.capacity.saturating_sub(self.used_data + self.used_omap),
             data: self.used_data,
             omap: self.used_omap,
             objects: self.objects,

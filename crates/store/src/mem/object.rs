@@ -69,10 +69,7 @@ impl MemObject {
     /// Pages covered as far as the object reaches go away; others are zeroed in part.
     fn clear(&mut self, offset: u64, end: u64) {
         let touched: Vec<u64> = if offset < end {
-            self.pages
-                .range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN))
-                .map(|(p, _)| *p)
-                .collect()
+            self.pages.range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN)).map(|(p, _)| *p).collect()
         } else {
             Vec::new()
         };
@@ -111,11 +108,7 @@ impl MemObject {
         if offset >= end {
             return found;
         }
-        for page in self
-            .pages
-            .range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN))
-            .map(|(p, _)| *p)
-        {
+        for page in self.pages.range(offset / PAGE_LEN..end.div_ceil(PAGE_LEN)).map(|(p, _)| *p) {
             let from = offset.max(page * PAGE_LEN);
             let to = end.min((page + 1) * PAGE_LEN);
             match found.last_mut() {

@@ -22,10 +22,7 @@ impl Image {
         while !rest.is_empty() {
             let within = (at % PAGE as u64) as usize;
             let (piece, tail) = rest.split_at(rest.len().min(PAGE - within));
-            let page = self
-                .pages
-                .entry(at / PAGE as u64)
-                .or_insert_with(|| Arc::new([0; PAGE]));
+            let page = self.pages.entry(at / PAGE as u64).or_insert_with(|| Arc::new([0; PAGE]));
             Arc::make_mut(page)[within..within + piece.len()].copy_from_slice(piece);
             at += piece.len() as u64;
             rest = tail;
@@ -43,10 +40,7 @@ impl Image {
     }
 
     pub fn flip(&mut self, offset: u64, bit: u32) {
-        let page = self
-            .pages
-            .entry(offset / PAGE as u64)
-            .or_insert_with(|| Arc::new([0; PAGE]));
+        let page = self.pages.entry(offset / PAGE as u64).or_insert_with(|| Arc::new([0; PAGE]));
         Arc::make_mut(page)[(offset % PAGE as u64) as usize] ^= 1 << bit;
     }
 
@@ -89,11 +83,7 @@ impl SimDisk {
 
     pub fn with_image(len_bytes: u64, image: Image) -> SimDisk {
         SimDisk {
-            info: DiskInfo {
-                len_bytes,
-                block_len: 4096,
-                volatile_cache: true,
-            },
+            info: DiskInfo { len_bytes, block_len: 4096, volatile_cache: true },
             visible: image.clone(),
             durable: image,
             unflushed: Vec::new(),
@@ -124,33 +114,20 @@ impl SimDisk {
             DiskOp::Write { offset, data } => {
                 let mut at = offset;
                 for piece in &data {
-                    assert!(
-                        (piece.as_ptr() as usize).is_multiple_of(4096),
-                        "unaligned memory"
-                    );
+                    assert!((piece.as_ptr() as usize).is_multiple_of(4096), "unaligned memory");
                     assert!(piece.len() % 4096 == 0 && at % 4096 == 0, "unaligned range");
-                    assert!(
-                        at + piece.len() as u64 <= self.info.len_bytes,
-                        "past the end"
-                    );
+                    assert!(at + piece.len() as u64 <= self.info.len_bytes, "past the end");
                     self.visible.write(at, piece);
                     at += piece.len() as u64;
                 }
                 let data = Bytes::from(data.concat());
                 let number = self.completed_writes;
                 self.completed_writes += 1;
-                self.unflushed.push(Unflushed {
-                    number,
-                    offset,
-                    data,
-                });
+                self.unflushed.push(Unflushed { number, offset, data });
                 Bytes::new()
             }
             DiskOp::Read { offset, len } => {
-                assert!(
-                    offset + u64::from(len) <= self.info.len_bytes,
-                    "past the end"
-                );
+                assert!(offset + u64::from(len) <= self.info.len_bytes, "past the end");
                 let mut out = AlignedBuf::zeroed(len as usize);
                 self.visible.read(offset, &mut out);
                 out.freeze()
@@ -158,9 +135,7 @@ impl SimDisk {
             DiskOp::Flush => {
                 // Nothing that completed after the flush was submitted.
                 let covered = self.covered.remove(&request.token).unwrap_or(0);
-                let split = self
-                    .unflushed
-                    .partition_point(|write| write.number < covered);
+                let split = self.unflushed.partition_point(|write| write.number < covered);
                 for write in self.unflushed.drain(..split) {
                     self.durable.write(write.offset, &write.data);
                 }
@@ -183,11 +158,7 @@ impl SimDisk {
         for request in &self.queue {
             if let DiskOp::Write { offset, data } = &request.op {
                 let (number, data) = (u64::MAX, Bytes::from(data.concat()));
-                all.push(Unflushed {
-                    number,
-                    offset: *offset,
-                    data,
-                });
+                all.push(Unflushed { number, offset: *offset, data });
             }
         }
         all
@@ -200,11 +171,7 @@ impl SimDisk {
         let keep_mostly = random.chance(1, 2);
         while !writes.is_empty() {
             let write = writes.swap_remove(random.below(writes.len() as u64) as usize);
-            let fate = if keep_mostly {
-                random.below(8)
-            } else {
-                random.below(3)
-            };
+            let fate = if keep_mostly { random.below(8) } else { random.below(3) };
             match fate {
                 0 => (),
                 1 => tear(&mut left, &write, random),
@@ -218,9 +185,7 @@ impl SimDisk {
 /// Keeps a random part of the write's sectors: a prefix, or any of them.
 pub fn tear(image: &mut Image, write: &Unflushed, random: &mut Random) {
     let sectors = write.data.len() / SECTOR;
-    let prefix = random
-        .chance(1, 2)
-        .then(|| random.below(sectors as u64 + 1) as usize);
+    let prefix = random.chance(1, 2).then(|| random.below(sectors as u64 + 1) as usize);
     for (i, sector) in write.data.chunks_exact(SECTOR).enumerate() {
         let kept = prefix.map_or_else(|| random.chance(1, 2), |prefix| i < prefix);
         if kept {

@@ -9,28 +9,20 @@ use bytes::Bytes;
 use disk::{Image, SimDisk};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    CollId, Engine, FetchId, Identity, MemStore, Mutation, ObjectId, ObjectStore, OpenError,
-    Options, StoreError, StoreEvent, Transaction, TxnId,
+    CollId, Engine, FetchId, Identity, MemStore, Mutation, ObjectId, ObjectStore, OpenError, Options,
+    StoreError, StoreEvent, Transaction, TxnId,
 };
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
 pub const DEVICE_LEN: u64 = 16 << 20;
 
 pub fn identity() -> Identity {
-    Identity {
-        fsid: Uuid::from_random(1, 1),
-        osd: OsdId(3),
-        uuid: Uuid::from_random(2, 2),
-    }
+    Identity { fsid: Uuid::from_random(1, 1), osd: OsdId(3), uuid: Uuid::from_random(2, 2) }
 }
 
 /// Small enough that checkpoints and writeback run all the time.
 pub fn options() -> Options {
-    Options {
-        log_len: Some(1 << 20),
-        dirty_len_max: 64 << 10,
-        ..Options::default()
-    }
+    Options { log_len: Some(1 << 20), dirty_len_max: 64 << 10, ..Options::default() }
 }
 
 /// An engine and its device, completing requests in random order.
@@ -45,12 +37,7 @@ impl Rig {
     pub fn format(len: u64, options: Options, seed: u64) -> Rig {
         let disk = SimDisk::new(len);
         let engine = Engine::format(disk.info, identity(), options);
-        let mut rig = Rig {
-            engine,
-            disk,
-            random: Random::from_seed(seed),
-            events: Vec::new(),
-        };
+        let mut rig = Rig { engine, disk, random: Random::from_seed(seed), events: Vec::new() };
         rig.drive();
         assert_eq!(rig.engine.open_error(), None);
         assert!(rig.engine.is_open());
@@ -65,12 +52,7 @@ impl Rig {
     pub fn try_open_disk(disk: SimDisk, options: Options, seed: u64) -> Result<Rig, OpenError> {
         let expect = Some((identity().fsid, identity().osd));
         let engine = Engine::open(disk.info, expect, options);
-        let mut rig = Rig {
-            engine,
-            disk,
-            random: Random::from_seed(seed),
-            events: Vec::new(),
-        };
+        let mut rig = Rig { engine, disk, random: Random::from_seed(seed), events: Vec::new() };
         rig.drive();
         match rig.engine.open_error() {
             Some(error) => Err(error.clone()),
@@ -156,30 +138,18 @@ impl Rig {
 }
 
 pub fn pg(seed: u32) -> CollId {
-    CollId::Pg(PgId {
-        pool: PoolId(1),
-        seed,
-    })
+    CollId::Pg(PgId { pool: PoolId(1), seed })
 }
 
 pub fn id(coll: CollId, name: &str) -> ObjectId {
     let hash = base::crc32c(name.as_bytes());
-    let object = HObject {
-        pool: PoolId(1),
-        hash,
-        name: name.into(),
-        snap: SnapId::HEAD,
-        ..HObject::default()
-    };
+    let object =
+        HObject { pool: PoolId(1), hash, name: name.into(), snap: SnapId::HEAD, ..HObject::default() };
     ObjectId { coll, object }
 }
 
 pub fn write(id: &ObjectId, offset: u64, data: impl Into<Bytes>) -> Mutation {
-    Mutation::Write {
-        id: id.clone(),
-        offset,
-        data: data.into(),
-    }
+    Mutation::Write { id: id.clone(), offset, data: data.into() }
 }
 
 pub fn pattern(seed: u64, len: usize) -> Bytes {
@@ -203,12 +173,7 @@ pub struct Mix {
     pub ops_max: u64,
 }
 
-pub const MIX: Mix = Mix {
-    objects: 12,
-    object_len: 200 << 10,
-    large_percent: 6,
-    ops_max: 4,
-};
+pub const MIX: Mix = Mix { objects: 12, object_len: 200 << 10, large_percent: 6, ops_max: 4 };
 
 /// Random transactions that are valid more often than not.
 pub struct Generator {
@@ -219,11 +184,7 @@ pub struct Generator {
 
 impl Generator {
     pub fn new(seed: u64, mix: Mix) -> Generator {
-        Generator {
-            random: Random::from_seed(seed),
-            mix,
-            draws: 0,
-        }
+        Generator { random: Random::from_seed(seed), mix, draws: 0 }
     }
 
     fn object(&mut self) -> ObjectId {
@@ -241,11 +202,7 @@ impl Generator {
     }
 
     fn value(&mut self) -> Bytes {
-        let len = if self.random.chance(1, 30) {
-            5000
-        } else {
-            self.random.below(60)
-        };
+        let len = if self.random.chance(1, 30) { 5000 } else { self.random.below(60) };
         self.draws += 1;
         pattern(self.draws, len as usize)
     }
@@ -257,23 +214,13 @@ impl Generator {
             let len = (64 << 10) + self.random.below(96 << 10);
             let aligned = self.random.chance(2, 3);
             let at = self.random.below(blocks) * 4096;
-            if aligned {
-                (at, len & !4095)
-            } else {
-                (at + self.random.below(4096), len)
-            }
+            if aligned { (at, len & !4095) } else { (at + self.random.below(4096), len) }
         } else {
             match self.random.below(4) {
                 // Whole blocks.
-                0 | 1 => (
-                    self.random.below(blocks) * 4096,
-                    (1 + self.random.below(3)) * 4096,
-                ),
+                0 | 1 => (self.random.below(blocks) * 4096, (1 + self.random.below(3)) * 4096),
                 // Within a block or over a boundary.
-                2 => (
-                    self.random.below(self.mix.object_len),
-                    1 + self.random.below(5000),
-                ),
+                2 => (self.random.below(self.mix.object_len), 1 + self.random.below(5000)),
                 _ => (self.random.below(300), 1 + self.random.below(300)),
             }
         };
@@ -287,20 +234,10 @@ impl Generator {
             1 => Mutation::Touch(id),
             2 | 3 => {
                 let (offset, data) = self.data();
-                Mutation::Zero {
-                    id,
-                    offset,
-                    len: data.len() as u64,
-                }
+                Mutation::Zero { id, offset, len: data.len() as u64 }
             }
-            4 | 5 => Mutation::Truncate {
-                id,
-                size: self.random.below(self.mix.object_len),
-            },
-            6 => Mutation::Truncate {
-                id,
-                size: self.random.below(60) * 4096,
-            },
+            4 | 5 => Mutation::Truncate { id, size: self.random.below(self.mix.object_len) },
+            6 => Mutation::Truncate { id, size: self.random.below(60) * 4096 },
             7 | 8 => Mutation::Remove(id),
             9 | 10 => {
                 let attrs = (0..self.random.below(3))
@@ -308,39 +245,22 @@ impl Generator {
                     .collect();
                 Mutation::SetXattrs { id, attrs }
             }
-            11 => Mutation::RmXattr {
-                id,
-                name: format!("a{}", self.random.below(5)),
-            },
+            11 => Mutation::RmXattr { id, name: format!("a{}", self.random.below(5)) },
             12 => Mutation::ClearXattrs(id),
-            13 => Mutation::SetOmapHeader {
-                id,
-                header: self.value(),
-            },
+            13 => Mutation::SetOmapHeader { id, header: self.value() },
             14..=17 => {
-                let entries: BTreeMap<Bytes, Bytes> = (0..self.random.below(6))
-                    .map(|_| (self.key(), self.value()))
-                    .collect();
+                let entries: BTreeMap<Bytes, Bytes> =
+                    (0..self.random.below(6)).map(|_| (self.key(), self.value())).collect();
                 Mutation::SetOmap { id, entries }
             }
             18 => {
                 let keys: BTreeSet<Bytes> = (0..self.random.below(4)).map(|_| self.key()).collect();
                 Mutation::RmOmap { id, keys }
             }
-            19 => Mutation::RmOmapRange {
-                id,
-                start: self.key(),
-                end: self.key(),
-            },
+            19 => Mutation::RmOmapRange { id, start: self.key(), end: self.key() },
             20 => Mutation::ClearOmap(id),
-            21 | 22 => Mutation::Clone {
-                from: id,
-                to: self.object(),
-            },
-            23 => Mutation::Rename {
-                from: id,
-                to: self.object(),
-            },
+            21 | 22 => Mutation::Clone { from: id, to: self.object() },
+            23 => Mutation::Rename { from: id, to: self.object() },
             24 => Mutation::RemoveCollection(pg(1)),
             _ => {
                 let (offset, data) = self.data();
@@ -351,9 +271,7 @@ impl Generator {
 
     pub fn transaction(&mut self) -> Transaction {
         let count = 1 + self.random.below(self.mix.ops_max);
-        Transaction {
-            ops: (0..count).map(|_| self.mutation()).collect(),
-        }
+        Transaction { ops: (0..count).map(|_| self.mutation()).collect() }
     }
 }
 
@@ -364,23 +282,12 @@ pub fn compare_object(rig: &mut Rig, model: &mut MemStore, id: &ObjectId) {
     assert_eq!(engine.xattrs(id), model.xattrs(id));
     assert_eq!(engine.omap_header(id), model.omap_header(id));
     let all = usize::MAX;
-    assert_eq!(
-        engine.omap_list(id, None, b"", all),
-        model.omap_list(id, None, b"", all)
-    );
-    assert_eq!(
-        engine.data_extents(id, 0, u64::MAX),
-        model.data_extents(id, 0, u64::MAX)
-    );
+    assert_eq!(engine.omap_list(id, None, b"", all), model.omap_list(id, None, b"", all));
+    assert_eq!(engine.data_extents(id, 0, u64::MAX), model.data_extents(id, 0, u64::MAX));
     compare_read(rig, model, id, 0, u64::MAX);
 }
 
-pub fn model_read(
-    model: &mut MemStore,
-    id: &ObjectId,
-    offset: u64,
-    len: u64,
-) -> Result<Bytes, StoreError> {
+pub fn model_read(model: &mut MemStore, id: &ObjectId, offset: u64, len: u64) -> Result<Bytes, StoreError> {
     let fetch = model.read(id, offset, len)?;
     loop {
         match model.poll_event() {
@@ -398,11 +305,7 @@ pub fn compare_read(rig: &mut Rig, model: &mut MemStore, id: &ObjectId, offset: 
         let what = match (&found, &expected) {
             (Ok(a), Ok(b)) => {
                 let at = a.iter().zip(b.iter()).position(|(a, b)| a != b);
-                format!(
-                    "lengths {} and {}, first difference at {at:?}",
-                    a.len(),
-                    b.len()
-                )
+                format!("lengths {} and {}, first difference at {at:?}", a.len(), b.len())
             }
             (a, b) => format!("{:?} and {:?}", a.as_ref().err(), b.as_ref().err()),
         };
