@@ -237,6 +237,8 @@ pub trait ObjectStore {
 
     /// Starts reading object data; answered by [`StoreEvent::Read`]. Sees all
     /// transactions queued before it. Every byte is verified against its checksum.
+    /// Of a missing object, or longer than [`READ_LEN_MAX`](crate::limits::READ_LEN_MAX):
+    /// an error at once.
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError>;
 
     /// Applies a transaction to the visible state and queues it for commit with

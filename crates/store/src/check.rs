@@ -67,6 +67,11 @@ fn within(what: &'static str, len: u64, limit: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// A read of a sparse object could ask for more than memory holds.
+pub(crate) fn check_read(offset: u64, len: u64, size: u64) -> Result<(), StoreError> {
+    within("read", len.min(size.saturating_sub(offset)), limits::READ_LEN_MAX)
+}
+
 fn name_len(id: &ObjectId) -> u64 {
     (id.object.name.len() + id.object.key.len() + id.object.nspace.len()) as u64
 }

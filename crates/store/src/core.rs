@@ -70,6 +70,8 @@ pub(crate) struct Core {
     pub(crate) reclaim: Reclaim,
 
     pub(crate) reads: HashMap<FetchId, ReadOp>,
+    /// Answers for `fsck`.
+    pub(crate) checks: Vec<(u32, env::DiskResult)>,
     pub(crate) events: VecDeque<StoreEvent>,
     pub(crate) next_txn: u64,
     pub(crate) next_fetch: u64,

@@ -292,6 +292,7 @@ impl Core {
             Purpose::Switch => self.on_switch_step(result),
             // A refused hint is no harm.
             Purpose::Discard { run } => self.alloc.release(run),
+            Purpose::Check { part } => self.checks.push((part, result)),
             Purpose::Open { .. } => (),
         }
         self.pump();

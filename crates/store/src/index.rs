@@ -115,6 +115,10 @@ impl Index {
         !self.extra_refs.is_empty() && self.extra_refs.contains_key(&device)
     }
 
+    pub(crate) fn refs(&self, device: u32) -> u32 {
+        1 + self.extra_refs.get(&device).copied().unwrap_or(0)
+    }
+
     pub(crate) fn has_shared(&self) -> bool {
         !self.extra_refs.is_empty()
     }

@@ -39,6 +39,10 @@ pub(crate) enum Purpose {
     Discard {
         run: Run,
     },
+    /// Of `fsck`.
+    Check {
+        part: u32,
+    },
     /// Before the store is open.
     Open {
         part: u32,

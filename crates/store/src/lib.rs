@@ -16,6 +16,7 @@ mod core;
 mod cow;
 mod dirty;
 mod engine;
+mod fsck;
 mod index;
 mod io;
 pub mod limits;
@@ -33,5 +34,6 @@ pub use api::{
     Transaction, TxnId,
 };
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
+pub use fsck::{Fsck, FsckReport};
 pub use mem::MemStore;
 pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};

@@ -8,6 +8,9 @@ pub const BLOCK_LEN: u64 = 4096;
 /// Largest object, in bytes. Offsets below it cannot overflow anything.
 pub const OBJECT_LEN_MAX: u64 = 1 << 40;
 
+/// Longest read, in bytes after cutting it at the object's end.
+pub const READ_LEN_MAX: u64 = 512 << 20;
+
 /// Object name, namespace and locator key together, in bytes.
 pub const OBJECT_NAME_LEN_MAX: u64 = 16 << 10;
 

@@ -110,6 +110,7 @@ impl Core {
         }
         let (name, onode) = self.index.entry(id).ok_or(StoreError::NoObject)?;
         let (name, onode) = (name.clone(), onode.clone());
+        crate::check::check_read(offset, len, onode.size)?;
         let fetch = self.fetch_id();
         let end = offset.saturating_add(len).min(onode.size);
         if offset >= end {

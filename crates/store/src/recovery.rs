@@ -755,6 +755,7 @@ impl Opening {
             sealed_position: position,
             reclaim: Reclaim::new(superblock.head_position),
             reads: HashMap::new(),
+            checks: Vec::new(),
             events: VecDeque::new(),
             next_txn: 1,
             next_fetch: 1,

@@ -18,6 +18,7 @@ fn compare_run(seed: u64, transactions: u64, mix: Mix, options: Options) -> u64 
     let mut mutations = 0;
     let mut expected = 3;
     let mut refused = 0;
+    let mut waiting = Vec::new();
     for n in 0..transactions {
         let txn = generator.transaction();
         match rig.engine.queue(txn.clone()) {
@@ -41,6 +42,28 @@ fn compare_run(seed: u64, transactions: u64, mix: Mix, options: Options) -> u64 
             let offset = offset.saturating_sub(generator.random.below(9000));
             compare_read(&mut rig, &mut model, id, offset, data.len() as u64 + 5000);
         }
+        if generator.random.chance(1, 5)
+            && let Some(Mutation::Write { id, offset, data }) = txn.ops.last()
+        {
+            // Answered later, with what is there now.
+            let len = data.len() as u64 + generator.random.below(20_000);
+            match rig.engine.read(id, *offset, len) {
+                Ok(fetch) => {
+                    let expected = model_read(&mut model, id, *offset, len).unwrap();
+                    waiting.push((fetch, expected));
+                }
+                Err(error) => {
+                    assert_eq!(model_read(&mut model, id, *offset, len), Err(error));
+                }
+            }
+        }
+        waiting.retain(|(fetch, expected)| match rig.take_read(*fetch) {
+            Some(found) => {
+                assert_eq!(found.as_ref(), Ok(expected), "seed {seed}");
+                false
+            }
+            None => true,
+        });
         if generator.random.chance(1, 4) {
             rig.engine.commit();
         }
@@ -53,6 +76,7 @@ fn compare_run(seed: u64, transactions: u64, mix: Mix, options: Options) -> u64 
             compare_all(&mut rig, &mut model);
             if generator.random.chance(1, 2) {
                 rig.drive();
+                waiting.clear();
                 let disk = rig.disk;
                 rig = Rig::try_open_disk(disk, options.clone(), seed).unwrap();
                 expected = 1;

@@ -340,7 +340,9 @@ impl ObjectStore for MemStore {
     }
 
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
-        let data = self.object(id)?.read(offset, len);
+        let object = self.object(id)?;
+        check::check_read(offset, len, object.size)?;
+        let data = object.read(offset, len);
         let fetch = FetchId(self.next_fetch);
         self.next_fetch += 1;
         self.events.push_back(StoreEvent::Read { id: fetch, result: Ok(data) });

@@ -1,0 +1,304 @@
+//! Checks a whole store: both superblocks, every copy of every checkpoint
+//! chunk, the log (by opening), every block of every object against its
+//! checksum, and every reference to a device block.
+//!
+//! Calling order as for the engine: take requests, hand back results, until
+//! [`Fsck::report`] answers. Open the engine with `read_only` to leave the
+//! device as it is.
+
+use crate::alloc::Run;
+use crate::api::{CollId, FetchId, ObjectId, ObjectStore, StoreEvent};
+use crate::checkpoint::ChunkHeader;
+use crate::engine::Engine;
+use crate::io::Purpose;
+use crate::limits::BLOCK_LEN;
+use crate::superblock::{COPIES_MAX, Superblock};
+use env::{DiskRequest, DiskResult};
+use std::collections::{BTreeMap, VecDeque};
+use wire::types::HObject;
+
+/// Reads of object data at once.
+const READS_MAX: usize = 8;
+
+/// Bytes of one read.
+const READ_LEN: u64 = 1 << 20;
+
+/// More problems than this are counted, not kept.
+const PROBLEMS_MAX: usize = 1000;
+
+/// Units: counts; `data` in bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FsckReport {
+    pub collections: u64,
+    pub objects: u64,
+    pub data: u64,
+    pub omap_keys: u64,
+    pub shared_blocks: u64,
+    pub checkpoint_chunks: u64,
+    pub problems_found: u64,
+    /// One line each; at most 1000.
+    pub problems: Vec<String>,
+}
+
+enum Stage {
+    Superblocks { answered: usize },
+    Chain { index: u32, places: [Option<Run>; COPIES_MAX], asked: usize, answered: usize },
+    Objects,
+    Done,
+}
+
+pub struct Fsck {
+    engine: Engine,
+    stage: Stage,
+    /// Of the chunk being checked: where the next one is.
+    next: Option<[Option<Run>; COPIES_MAX]>,
+    collections: VecDeque<CollId>,
+    after: Option<HObject>,
+    /// Reads to be made of the current object.
+    ranges: VecDeque<(ObjectId, u64, u64)>,
+    reads: BTreeMap<FetchId, u64>,
+    /// By device block, up to 255.
+    references: Vec<u8>,
+    report: FsckReport,
+}
+
+impl Fsck {
+    /// `engine` is open.
+    pub fn new(engine: Engine) -> Fsck {
+        let collections = engine.collections();
+        let mut fsck = Fsck {
+            engine,
+            stage: Stage::Superblocks { answered: 0 },
+            next: None,
+            report: FsckReport { collections: collections.len() as u64, ..FsckReport::default() },
+            collections: collections.into(),
+            after: None,
+            ranges: VecDeque::new(),
+            reads: BTreeMap::new(),
+            references: Vec::new(),
+        };
+        match fsck.engine.core_mut() {
+            Some(core) => {
+                fsck.references = vec![0; core.superblock.blocks() as usize];
+                for (part, offset) in Superblock::offsets(core.superblock.device_len).iter().enumerate() {
+                    let purpose = Purpose::Check { part: part as u32 };
+                    core.io.read(*offset, BLOCK_LEN as u32, purpose);
+                }
+            }
+            None => {
+                fsck.problem("the store is not open".into());
+                fsck.stage = Stage::Done;
+            }
+        }
+        fsck
+    }
+
+    pub fn poll_disk(&mut self) -> Option<DiskRequest> {
+        self.engine.poll_disk()
+    }
+
+    pub fn on_disk_done(&mut self, token: u64, result: DiskResult) {
+        self.engine.on_disk_done(token, result);
+        self.advance();
+    }
+
+    /// When all is checked.
+    pub fn report(&self) -> Option<&FsckReport> {
+        matches!(self.stage, Stage::Done).then_some(&self.report)
+    }
+
+    /// The engine, to go on with.
+    pub fn into_engine(self) -> Engine {
+        self.engine
+    }
+
+    fn problem(&mut self, line: String) {
+        self.report.problems_found += 1;
+        if self.report.problems.len() < PROBLEMS_MAX {
+            self.report.problems.push(line);
+        }
+    }
+
+    fn advance(&mut self) {
+        let answers = self.engine.core_mut().map(|core| std::mem::take(&mut core.checks));
+        for (part, result) in answers.unwrap_or_default() {
+            match self.stage {
+                Stage::Superblocks { .. } => self.on_superblock(part, result),
+                Stage::Chain { .. } => self.on_chunk(part, result),
+                Stage::Objects | Stage::Done => (),
+            }
+        }
+        self.take_reads();
+        if matches!(self.stage, Stage::Objects) {
+            self.read_objects();
+        }
+    }
+
+    fn on_superblock(&mut self, part: u32, result: DiskResult) {
+        let Some(core) = self.engine.core() else { return };
+        let expected = core.superblock.clone();
+        match result.map(|block| Superblock::decode(&block)) {
+            Ok(Ok(found)) if found == expected => (),
+            Ok(Ok(found)) => self.problem(format!(
+                "superblock copy {part} is of generation {}, the store of {}",
+                found.generation, expected.generation
+            )),
+            Ok(Err(error)) => self.problem(format!("superblock copy {part}: {error:?}")),
+            Err(error) => self.problem(format!("superblock copy {part}: {error}")),
+        }
+        let Stage::Superblocks { answered } = &mut self.stage else { return };
+        *answered += 1;
+        if *answered == 2 {
+            self.ask_chunk(0, expected.checkpoint.first);
+        }
+    }
+
+    fn ask_chunk(&mut self, index: u32, places: [Option<Run>; COPIES_MAX]) {
+        let Some(core) = self.engine.core_mut() else { return };
+        let mut asked = 0;
+        for (copy, place) in places.iter().enumerate() {
+            if let Some(run) = place {
+                let len = run.count * BLOCK_LEN as u32;
+                let purpose = Purpose::Check { part: copy as u32 };
+                core.io.read(u64::from(run.start) * BLOCK_LEN, len, purpose);
+                asked += 1;
+            }
+        }
+        self.next = None;
+        self.stage = match asked {
+            0 => Stage::Objects,
+            _ => Stage::Chain { index, places, asked, answered: 0 },
+        };
+    }
+
+    fn on_chunk(&mut self, copy: u32, result: DiskResult) {
+        let Stage::Chain { index, places, asked, answered } = &mut self.stage else { return };
+        *answered += 1;
+        let (index, all, place) = (*index, answered == asked, places[copy as usize]);
+        let Some(core) = self.engine.core() else { return };
+        let superblock = &core.superblock;
+        let (nonce, generation) = (superblock.nonce(), superblock.checkpoint.generation);
+        let blocks = superblock.blocks();
+        let found =
+            result.ok().and_then(|chunk| ChunkHeader::decode(&chunk, nonce, generation, index, blocks));
+        match found {
+            Some((header, _)) => {
+                self.report.checkpoint_chunks += 1;
+                self.next = Some(header.next);
+            }
+            None => self.problem(format!(
+                "checkpoint chunk {index}, copy {copy}, at device offset {} is damaged",
+                place.map_or(0, |run| u64::from(run.start) * BLOCK_LEN)
+            )),
+        }
+        if all {
+            // Both copies damaged: the next checkpoint is the only way on.
+            self.ask_chunk(index + 1, self.next.unwrap_or_default());
+        }
+    }
+
+    fn read_objects(&mut self) {
+        loop {
+            while self.reads.len() < READS_MAX {
+                if let Some((id, offset, len)) = self.ranges.pop_front() {
+                    match self.engine.read(&id, offset, len) {
+                        Ok(fetch) => drop(self.reads.insert(fetch, len)),
+                        Err(error) => self.problem(error.to_string()),
+                    }
+                } else if !self.next_object() {
+                    break;
+                }
+            }
+            // Data still in the log is answered without a request.
+            self.take_reads();
+            if !self.reads.is_empty() {
+                return;
+            }
+            if self.collections.is_empty() && self.ranges.is_empty() {
+                self.check_references();
+                self.stage = Stage::Done;
+                return;
+            }
+        }
+    }
+
+    fn take_reads(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            if let StoreEvent::Read { id, result } = event
+                && let Some(len) = self.reads.remove(&id)
+            {
+                match result {
+                    Ok(_) => self.report.data += len,
+                    Err(error) => self.problem(error.to_string()),
+                }
+            }
+        }
+    }
+
+    /// Takes up the next object; false when there is none.
+    fn next_object(&mut self) -> bool {
+        let Some(coll) = self.collections.front().copied() else { return false };
+        let Some(core) = self.engine.core() else { return false };
+        let Some(objects) = core.index.collections.get(&coll) else { return false };
+        let from = match &self.after {
+            Some(after) => std::ops::Bound::Excluded(after),
+            None => std::ops::Bound::Unbounded,
+        };
+        let Some((name, onode)) = objects.iter_from::<HObject>(from).next() else {
+            self.collections.pop_front();
+            self.after = None;
+            return true;
+        };
+        let id = ObjectId { coll, object: HObject::clone(name) };
+        self.report.objects += 1;
+        self.report.omap_keys += onode.omap.len() as u64;
+        let mut past_end = false;
+        for (block, mapping) in onode.blocks.iter() {
+            if let Some(count) = self.references.get_mut(mapping.device as usize) {
+                *count = count.saturating_add(1);
+            }
+            past_end |= u64::from(block) * BLOCK_LEN >= onode.size;
+        }
+        if past_end {
+            self.problem(format!("{:?} has blocks past its end", id.object));
+        }
+        for (offset, len) in self.engine.data_extents(&id, 0, u64::MAX).unwrap_or_default() {
+            for start in (offset..offset + len).step_by(READ_LEN as usize) {
+                let len = READ_LEN.min(offset + len - start);
+                self.ranges.push_back((id.clone(), start, len));
+            }
+        }
+        self.after = Some(id.object);
+        true
+    }
+
+    fn check_references(&mut self) {
+        let Some(core) = self.engine.core() else { return };
+        let mut problems = Vec::new();
+        let reserved = core.superblock.reserved();
+        let (mut used, mut shared) = (0, 0);
+        let found = (0u32..).zip(&self.references).filter(|(_, count)| **count > 0);
+        for (device, count) in found {
+            used += 1;
+            shared += u64::from(*count > 1);
+            let offset = u64::from(device) * BLOCK_LEN;
+            let this = Run { start: device, count: 1 };
+            if !core.alloc.is_used(device) {
+                problems.push(format!("device offset {offset} is in use and counts as free"));
+            }
+            if core.chain.iter().chain(&reserved).any(|run| run.overlaps(this)) {
+                problems.push(format!("device offset {offset} belongs to the store itself"));
+            }
+            let refs = core.index.refs(device);
+            if refs.min(255) != u32::from(*count) {
+                problems.push(format!("device offset {offset} has {count} references, {refs} are counted"));
+            }
+        }
+        let counted = core.index.totals.used;
+        if counted != used {
+            problems.push(format!("{used} device blocks are in use, {counted} are counted"));
+        }
+        self.report.shared_blocks = shared;
+        problems.into_iter().for_each(|line| self.problem(line));
+    }
+}

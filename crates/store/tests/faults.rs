@@ -1,0 +1,464 @@
+//! Damaged, foreign, full and failing devices: an error that says what is
+//! wrong, never wrong data, never a panic.
+
+mod common;
+
+use base::{Errno, Random};
+use bytes::Bytes;
+use common::disk::{Image, SimDisk};
+use common::*;
+use std::collections::BTreeMap;
+use store::{
+    CollId, DEVICE_LEN_MIN, Engine, Fsck, FsckReport, Identity, MemStore, Mutation, ObjectId, ObjectStore,
+    OpenError, Options, StoreError, StoreEvent, Transaction,
+};
+use wire::types::{HObject, OsdId, Uuid};
+
+const LOG: std::ops::Range<u64> = (64 << 10)..(64 << 10) + (1 << 20);
+
+/// A used store at rest, its model, and its image a little earlier.
+struct Used {
+    image: Image,
+    earlier: Image,
+    model: MemStore,
+}
+
+fn marker() -> ObjectId {
+    id(CollId::Meta, "marker")
+}
+
+/// The last record holds only the marker, so that losing it loses nothing else.
+fn used(seed: u64, transactions: u64) -> Used {
+    let mut rig = Rig::format(DEVICE_LEN, options(), seed);
+    let mut model = MemStore::new();
+    let mut generator = Generator::new(seed, MIX);
+    let create = [CollId::Meta, pg(0), pg(1)].map(Mutation::CreateCollection).to_vec();
+    rig.run(create.clone()).unwrap();
+    model.queue(Transaction { ops: create }).unwrap();
+    let mut earlier = rig.disk.durable.clone();
+    for n in 0..transactions {
+        let txn = generator.transaction();
+        if rig.engine.queue(txn.clone()).is_ok() {
+            model.queue(txn).unwrap();
+        }
+        while model.poll_event().is_some() {}
+        if generator.random.chance(1, 3) {
+            rig.drive();
+        }
+        if n == transactions * 4 / 5 {
+            earlier = rig.disk.durable.clone();
+        }
+    }
+    rig.drive();
+    let attrs = BTreeMap::from([("last".to_string(), Bytes::from("1"))]);
+    let ops = vec![Mutation::SetXattrs { id: marker(), attrs }];
+    rig.run(ops.clone()).unwrap();
+    model.queue(Transaction { ops }).unwrap();
+    rig.drive();
+    Used { image: rig.disk.durable, earlier, model }
+}
+
+enum Outcome {
+    Refused,
+    /// Reads that failed.
+    Open {
+        errors: usize,
+        last_lost: bool,
+    },
+}
+
+/// Whatever opens must be right: metadata equal to the model, data equal or an error.
+fn judge(image: Image, model: &MemStore, what: &str) -> Outcome {
+    let Ok(mut rig) = Rig::try_open(image, options(), 5) else { return Outcome::Refused };
+    let mut model = model.clone();
+    let last = rig.engine.xattr(&marker(), "last").ok().flatten();
+    let last_lost = last.is_none();
+    if last_lost {
+        model.queue(Transaction { ops: vec![Mutation::Remove(marker())] }).unwrap();
+        rig.run(vec![Mutation::Remove(marker())]).unwrap();
+    }
+    assert_eq!(rig.engine.collections(), model.collections(), "{what}");
+    let mut errors = 0;
+    for coll in model.collections() {
+        let start = HObject::default();
+        let names = model.list(coll, &start, usize::MAX).unwrap();
+        assert_eq!(rig.engine.list(coll, &start, usize::MAX).unwrap(), names, "{what}");
+        for object in names {
+            let id = ObjectId { coll, object };
+            assert_eq!(rig.engine.stat(&id), model.stat(&id), "{what}");
+            assert_eq!(rig.engine.xattrs(&id), model.xattrs(&id), "{what}");
+            let all = usize::MAX;
+            let omap = model.omap_list(&id, None, b"", all);
+            assert_eq!(rig.engine.omap_list(&id, None, b"", all), omap, "{what}");
+            match rig.read(&id, 0, u64::MAX) {
+                Ok(data) => assert_eq!(Ok(data), model_read(&mut model, &id, 0, u64::MAX), "{what}"),
+                Err(StoreError::Checksum { .. }) => errors += 1,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    Outcome::Open { errors, last_lost }
+}
+
+#[test]
+fn damage_is_detected_or_harmless() {
+    let mut random = Random::from_seed(11);
+    let (mut refused, mut failed_reads, mut harmless) = (0, 0, 0);
+    for seed in 0..6 {
+        let Used { image, earlier, model } = used(seed, 400);
+        let pages: Vec<u64> = image.pages().collect();
+        for n in 0..250 {
+            let page = pages[random.below(pages.len() as u64) as usize];
+            let mut bad = image.clone();
+            let kind = random.below(5);
+            match kind {
+                0 | 1 => bad.flip(page + random.below(4096), random.below(8) as u32),
+                2 => bad.write(page, &[0; 4096]),
+                // A lost write: the page as it was.
+                3 => {
+                    let mut old = [0; 4096];
+                    earlier.read(page, &mut old);
+                    bad.write(page, &old);
+                }
+                // A misdirected write: another page's content.
+                _ => {
+                    let other = pages[random.below(pages.len() as u64) as usize];
+                    let mut content = [0; 4096];
+                    image.read(other, &mut content);
+                    bad.write(page, &content);
+                }
+            }
+            let what = format!("seed {seed}, damage {n} of kind {kind} at {page}");
+            match judge(bad, &model, &what) {
+                Outcome::Refused => refused += 1,
+                Outcome::Open { errors, last_lost } => {
+                    assert!(!last_lost || LOG.contains(&page), "{what}");
+                    assert!(errors <= 12, "{what}: one block made {errors} objects unreadable");
+                    failed_reads += errors;
+                    harmless += usize::from(errors == 0);
+                }
+            }
+        }
+    }
+    println!("{refused} refused, {failed_reads} reads failed, {harmless} harmless");
+    assert!(refused > 20 && failed_reads > 100 && harmless > 100);
+}
+
+#[test]
+fn either_superblock_is_enough() {
+    let Used { image, model, .. } = used(1, 100);
+    let offsets = [0, DEVICE_LEN - 4096];
+    for offset in offsets {
+        let mut bad = image.clone();
+        bad.write(offset, &[0xff; 4096]);
+        assert!(matches!(judge(bad, &model, "one"), Outcome::Open { errors: 0, last_lost: false }));
+    }
+    let mut bad = image.clone();
+    offsets.iter().for_each(|offset| bad.write(*offset, &[0; 4096]));
+    assert_eq!(Rig::try_open(bad, options(), 1).err(), Some(OpenError::NotAStore));
+    let mut bad = image;
+    offsets.iter().for_each(|offset| bad.flip(offset + 100, 3));
+    let error = Rig::try_open(bad, options(), 1).err();
+    assert!(matches!(error, Some(OpenError::Damaged { .. })), "{error:?}");
+}
+
+#[test]
+fn foreign_devices_are_refused_with_what_is_wrong() {
+    let image = used(2, 10).image;
+    let open = |image: &Image, len, expect| {
+        let disk = SimDisk::with_image(len, image.clone());
+        let engine = Engine::open(disk.info, expect, options());
+        let random = Random::from_seed(1);
+        let mut rig = Rig { engine, disk, random, events: Vec::new() };
+        rig.drive();
+        rig.engine.open_error().cloned()
+    };
+    let Identity { fsid, osd, .. } = identity();
+    let other = Uuid::from_random(9, 9);
+    assert_eq!(
+        open(&image, DEVICE_LEN, Some((other, osd))),
+        Some(OpenError::OtherCluster { found: fsid, expected: other })
+    );
+    assert_eq!(
+        open(&image, DEVICE_LEN, Some((fsid, OsdId(4)))),
+        Some(OpenError::OtherOsd { found: osd, expected: OsdId(4) })
+    );
+    assert_eq!(
+        open(&image, DEVICE_LEN_MIN - 4096, None),
+        Some(OpenError::TooSmall { len: DEVICE_LEN_MIN - 4096, need: DEVICE_LEN_MIN })
+    );
+    assert_eq!(open(&Image::default(), DEVICE_LEN, None), Some(OpenError::NotAStore));
+    // Grown: opens, with the second superblock where the end was.
+    assert_eq!(open(&image, DEVICE_LEN * 2, Some((fsid, osd))), None);
+
+    let mut newer = image.clone();
+    for offset in [0, DEVICE_LEN - 4096] {
+        let mut block = [0; 4096];
+        image.read(offset, &mut block);
+        block[8] = 2;
+        let crc = base::crc32c(&block[..4092]);
+        block[4092..].copy_from_slice(&crc.to_le_bytes());
+        newer.write(offset, &block);
+    }
+    let error = open(&newer, DEVICE_LEN, None);
+    assert!(matches!(error, Some(OpenError::Newer { version: 2, .. })), "{error:?}");
+}
+
+#[test]
+fn a_device_cut_short_is_refused() {
+    let rig = Rig::format(DEVICE_LEN * 2, options(), 1);
+    let disk = SimDisk::with_image(DEVICE_LEN, rig.disk.durable);
+    let error = Rig::try_open_disk(disk, options(), 1).err();
+    assert_eq!(error, Some(OpenError::Shrunk { len: DEVICE_LEN, need: DEVICE_LEN * 2 }));
+}
+
+#[test]
+fn format_does_not_overwrite_a_store_unasked() {
+    let image = used(3, 10).image;
+    let format = |options: Options| {
+        let disk = SimDisk::with_image(DEVICE_LEN, image.clone());
+        let identity = Identity { uuid: Uuid::from_random(8, 8), ..identity() };
+        let engine = Engine::format(disk.info, identity, options);
+        let mut rig = Rig { engine, disk, random: Random::from_seed(1), events: Vec::new() };
+        rig.drive();
+        rig
+    };
+    let refused = format(options());
+    let fsid = identity().fsid;
+    assert_eq!(refused.engine.open_error(), Some(&OpenError::AlreadyAStore { fsid }));
+    let fresh = format(Options { overwrite: true, ..options() });
+    assert!(fresh.engine.is_open());
+    // Nothing of the old store's log comes back.
+    let reopened = Rig::try_open(fresh.disk.durable, options(), 1).unwrap();
+    assert_eq!(reopened.engine.collections(), []);
+}
+
+#[test]
+fn a_failed_write_or_flush_ends_all_acknowledgements() {
+    for seed in 0..60 {
+        let mut rig = Rig::format(DEVICE_LEN, options(), seed);
+        let mut generator = Generator::new(seed, MIX);
+        rig.run([CollId::Meta, pg(0)].map(Mutation::CreateCollection).to_vec()).unwrap();
+        rig.drive();
+        rig.disk.fail_after = Some(rig.disk.requests + generator.random.below(120));
+        let mut queued = 0;
+        while rig.engine.fatal_error().is_none() {
+            queued += u64::from(rig.engine.queue(generator.transaction()).is_ok());
+            rig.engine.commit();
+            rig.step();
+            assert!(queued < 2000, "never failed");
+        }
+        rig.collect();
+        rig.events.clear();
+        let refused = rig.engine.queue(generator.transaction());
+        assert_eq!(refused.unwrap_err().errno(), Errno::EIO);
+        rig.engine.commit();
+        rig.drive();
+        assert_eq!(rig.events, [], "an event after the failure");
+    }
+}
+
+fn fill(rig: &mut Rig, len: usize) -> Vec<ObjectId> {
+    let mut filled = Vec::new();
+    loop {
+        let id = id(pg(0), &format!("filler {} {len}", filled.len()));
+        match rig.run(vec![write(&id, 0, pattern(1, len))]) {
+            Ok(_) => filled.push(id),
+            Err(StoreError::NoSpace { .. }) => {
+                rig.drive();
+                return filled;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        if filled.len() % 7 == 0 {
+            rig.drive();
+        }
+    }
+}
+
+#[test]
+fn a_full_device_takes_deletes_and_metadata_and_recovers() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    for round in 0..3 {
+        let mut filled = fill(&mut rig, 256 << 10);
+        filled.extend(fill(&mut rig, 4096));
+        assert!(filled.len() > 40, "{}", filled.len());
+        assert!(rig.engine.stats().available < 512 << 10);
+        // In place, and metadata: as a delete's log entry is.
+        let last = filled.last().unwrap().clone();
+        rig.run(vec![write(&last, 0, pattern(2, 4096))]).unwrap();
+        for (n, id) in filled.into_iter().enumerate() {
+            let entries = BTreeMap::from([(Bytes::from("k"), pattern(n as u64, 200))]);
+            let log = Mutation::SetOmap { id: marker_in_pg(), entries };
+            rig.run(vec![Mutation::Remove(id), log]).unwrap();
+            rig.engine.commit();
+            rig.step();
+        }
+        rig.drive();
+        assert_eq!(rig.engine.fatal_error(), None);
+        assert!(rig.engine.stats().available > 8 << 20, "round {round}: {:?}", rig.engine.stats());
+        if round == 1 {
+            rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
+        }
+    }
+}
+
+fn marker_in_pg() -> ObjectId {
+    id(pg(0), "log")
+}
+
+#[test]
+fn metadata_alone_can_fill_the_device_and_be_deleted() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    let mut objects = 0;
+    loop {
+        let entries = (0..20u8).map(|k| (Bytes::from(vec![k]), pattern(1, 2000))).collect();
+        let id = id(pg(0), &objects.to_string());
+        match rig.run(vec![Mutation::SetOmap { id, entries }]) {
+            Ok(_) => objects += 1,
+            Err(StoreError::NoSpace { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        rig.engine.commit();
+        rig.step();
+    }
+    rig.drive();
+    assert!(objects > 50, "{objects}");
+    rig.engine.checkpoint();
+    rig.drive();
+    for n in 0..objects {
+        rig.run(vec![Mutation::Remove(id(pg(0), &n.to_string()))]).unwrap();
+        rig.engine.commit();
+        rig.step();
+    }
+    rig.drive();
+    assert_eq!(rig.engine.fatal_error(), None);
+    rig.run(vec![write(&marker_in_pg(), 0, pattern(1, 1 << 20))]).unwrap();
+}
+
+/// Flips a bit under an object's block, as the device would.
+fn spoil(rig: &mut Rig, content: &[u8]) {
+    let pages: Vec<u64> = rig.disk.visible.pages().filter(|page| !LOG.contains(page)).collect();
+    for page in pages {
+        let mut found = [0; 4096];
+        rig.disk.visible.read(page, &mut found);
+        if found == content {
+            rig.disk.visible.flip(page + 9, 1);
+            rig.disk.durable.flip(page + 9, 1);
+            return;
+        }
+    }
+    panic!("the block is not in its place");
+}
+
+#[test]
+fn a_partial_overwrite_of_a_bad_block_does_not_make_it_good() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    let object = id(pg(0), "o");
+    let data = pattern(1, 128 << 10);
+    let create = Mutation::CreateCollection(pg(0));
+    rig.run(vec![create, write(&object, 0, data.clone())]).unwrap();
+    rig.drive();
+    spoil(&mut rig, &data[4096..8192]);
+
+    let mut early = rig.engine.read(&object, 4096, 10).unwrap();
+    rig.run(vec![write(&object, 5000, pattern(2, 100))]).unwrap();
+    // Asked for while the block below is being read.
+    let late = rig.engine.read(&object, 5000, 100).unwrap();
+    rig.drive();
+    for fetch in [early, late] {
+        let result = rig.take_read(fetch).unwrap();
+        assert!(matches!(result, Err(StoreError::Checksum { .. })), "{result:?}");
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+    let mut rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
+    early = rig.engine.read(&object, 4096, 4096).unwrap();
+    rig.drive();
+    let result = rig.take_read(early).unwrap();
+    assert!(matches!(result, Err(StoreError::Checksum { offset: 4096, .. })), "{result:?}");
+    assert_eq!(rig.read(&object, 0, 4096).unwrap(), data[..4096]);
+    assert_eq!(rig.read(&object, 8192, 4096).unwrap(), data[8192..12288]);
+
+    // A whole new block heals it.
+    rig.run(vec![write(&object, 4096, pattern(3, 4096))]).unwrap();
+    assert_eq!(rig.read(&object, 4096, 4096).unwrap(), pattern(3, 4096));
+    assert!(rig.engine.stats().checksum_errors >= 1);
+}
+
+#[test]
+fn nothing_is_acknowledged_before_its_flush() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    rig.drive();
+    rig.take_committed();
+    let flushes = rig.engine.stats().flushes;
+    for n in 0..20u64 {
+        rig.run(vec![write(&id(pg(0), "o"), n * 4096, pattern(n, 4096))]).unwrap();
+    }
+    rig.engine.commit();
+    rig.collect();
+    assert_eq!(rig.disk.queue.len(), 1, "one write carries the batch");
+    rig.step();
+    assert!(!rig.events.iter().any(|e| matches!(e, StoreEvent::Committed(_))));
+    rig.step();
+    assert_eq!(rig.take_committed().len(), 20);
+    assert_eq!(rig.engine.stats().flushes, flushes + 1);
+}
+
+fn fsck(image: Image) -> FsckReport {
+    let disk = SimDisk::with_image(DEVICE_LEN, image);
+    let read_only = Options { read_only: true, ..options() };
+    let Rig { engine, mut disk, .. } = Rig::try_open_disk(disk, read_only, 1).unwrap();
+    let mut fsck = Fsck::new(engine);
+    loop {
+        while let Some(request) = fsck.poll_disk() {
+            disk.submit(request);
+        }
+        if disk.queue.is_empty() {
+            return fsck.report().expect("ends").clone();
+        }
+        let (token, result) = disk.complete(0);
+        fsck.on_disk_done(token, result);
+    }
+}
+
+#[test]
+fn fsck_finds_each_damaged_block_and_copy() {
+    let Used { image, model, .. } = used(6, 500);
+    let report = fsck(image.clone());
+    assert_eq!(report.problems, Vec::<String>::new());
+    let stats = model.stats();
+    assert_eq!(report.objects, stats.objects);
+    assert!(report.data > 0 && report.shared_blocks > 0 && report.checkpoint_chunks >= 2);
+
+    let mut bad = image.clone();
+    bad.flip(DEVICE_LEN - 4096 + 50, 1);
+    assert_eq!(fsck(bad).problems_found, 1);
+
+    let mut random = Random::from_seed(1);
+    let pages: Vec<u64> = image.pages().filter(|page| *page > LOG.end).collect();
+    let mut found = 0;
+    for _ in 0..200 {
+        let mut bad = image.clone();
+        bad.flip(pages[random.below(pages.len() as u64) as usize] + 100, 1);
+        found += usize::from(fsck(bad).problems_found > 0);
+    }
+    println!("{found} of 200 flips are in blocks that are in use");
+    assert!(found > 10);
+}
+
+#[test]
+fn a_read_only_open_writes_nothing() {
+    let Used { image, mut model, .. } = used(4, 300);
+    let disk = SimDisk::with_image(DEVICE_LEN, image);
+    let read_only = Options { read_only: true, ..options() };
+    let mut rig = Rig::try_open_disk(disk, read_only, 1).unwrap();
+    compare_all(&mut rig, &mut model);
+    assert_eq!(rig.run(vec![Mutation::Touch(marker())]), Err(StoreError::Stopped));
+    rig.drive();
+    assert!(rig.disk.unflushed.is_empty());
+    assert_eq!(rig.engine.stats().device_writes, 0);
+}
