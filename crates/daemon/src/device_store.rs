@@ -2,7 +2,7 @@
 //! the OSD core asks ([`store::ObjectStore`]).
 
 use env::{DiskRequest, DiskResult};
-use store::ObjectStore;
+use store::{Engine, ObjectStore};
 use wire::types::Uuid;
 
 /// Calling order: until [`OpenState::Open`], only the disk calls; then, in each
@@ -24,4 +24,34 @@ pub enum OpenState {
     Opening,
     Open,
     Failed(String),
+}
+
+impl DeviceStore for Engine {
+    fn open_state(&self) -> OpenState {
+        match self.open_error() {
+            Some(error) => OpenState::Failed(error.to_string()),
+            None if self.is_open() => OpenState::Open,
+            None => OpenState::Opening,
+        }
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.info().expect("asked once the store is open").identity.uuid
+    }
+
+    fn commit(&mut self) {
+        Engine::commit(self);
+    }
+
+    fn poll_disk(&mut self) -> Option<DiskRequest> {
+        Engine::poll_disk(self)
+    }
+
+    fn on_disk_done(&mut self, token: u64, result: DiskResult) {
+        Engine::on_disk_done(self, token, result);
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        Engine::fatal_error(self).map(ToString::to_string)
+    }
 }

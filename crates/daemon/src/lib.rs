@@ -12,6 +12,7 @@ mod mon_node;
 mod osd_node;
 mod peer_links;
 mod sessions;
+mod store_job;
 
 pub use client_node::{ClientHost, ClientNode, Workload};
 pub use device_store::{DeviceStore, OpenState};
@@ -19,3 +20,4 @@ pub use mon_link::MonLink;
 pub use mon_node::MonNode;
 pub use osd_node::{CLIENT_LISTENER, CLUSTER_LISTENER, OsdNode};
 pub use sessions::{Dial, NetEvent, SessionTable};
+pub use store_job::StoreJob;
