@@ -1,0 +1,172 @@
+//! What an OSD knows of its copy of a PG, and of the PG's life.
+//!
+//! Persisted in the PG's meta object whenever peering changes it. What every
+//! write changes (`last_update`, the statistics) travels in the log entries
+//! instead, so that a write costs one small record; see [`super::log`].
+//!
+//! Source: Ceph `src/osd/osd_types.h` (`pg_info_t`, `pg_history_t`).
+
+use wire::codec::Result;
+use wire::types::{EVersion, Epoch, HObject};
+use wire::{Decode, Decoder, Encode, Encoder};
+
+/// Facts about the PG that all its members share sooner or later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct History {
+    pub created: Epoch,
+    /// The PG certainly went active in this epoch; everything acknowledged
+    /// before its interval is known to the members of that interval.
+    pub last_epoch_started: Epoch,
+    /// The first epoch of that interval.
+    pub last_interval_started: Epoch,
+    pub last_epoch_clean: Epoch,
+    pub same_interval_since: Epoch,
+    pub same_up_since: Epoch,
+    pub same_primary_since: Epoch,
+}
+
+impl History {
+    /// Takes over what another member knows better. The `same_*` fields are
+    /// each member's own computation.
+    pub fn merge(&mut self, other: &History) {
+        if self.created == Epoch(0) {
+            self.created = other.created;
+        }
+        self.last_epoch_started = self.last_epoch_started.max(other.last_epoch_started);
+        self.last_interval_started = self.last_interval_started.max(other.last_interval_started);
+        self.last_epoch_clean = self.last_epoch_clean.max(other.last_epoch_clean);
+    }
+}
+
+impl Encode for History {
+    fn encode(&self, e: &mut Encoder) {
+        for epoch in [
+            self.created,
+            self.last_epoch_started,
+            self.last_interval_started,
+            self.last_epoch_clean,
+            self.same_interval_since,
+            self.same_up_since,
+            self.same_primary_since,
+        ] {
+            e.put(&epoch);
+        }
+    }
+}
+
+impl Decode for History {
+    const MIN_LEN: usize = 28;
+    fn decode(d: &mut Decoder) -> Result<Self> {
+        Ok(History {
+            created: d.get()?,
+            last_epoch_started: d.get()?,
+            last_interval_started: d.get()?,
+            last_epoch_clean: d.get()?,
+            same_interval_since: d.get()?,
+            same_up_since: d.get()?,
+            same_primary_since: d.get()?,
+        })
+    }
+}
+
+/// Sums over one complete copy.
+///
+/// Units: objects, bytes, keys. Signed, so that a wrong sum shows instead of wrapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PgSums {
+    pub objects: i64,
+    pub bytes: i64,
+    pub omap_keys: i64,
+    pub omap_bytes: i64,
+}
+
+impl Encode for PgSums {
+    fn encode(&self, e: &mut Encoder) {
+        e.i64(self.objects);
+        e.i64(self.bytes);
+        e.i64(self.omap_keys);
+        e.i64(self.omap_bytes);
+    }
+}
+
+impl Decode for PgSums {
+    const MIN_LEN: usize = 32;
+    fn decode(d: &mut Decoder) -> Result<Self> {
+        Ok(PgSums { objects: d.i64()?, bytes: d.i64()?, omap_keys: d.i64()?, omap_bytes: d.i64()? })
+    }
+}
+
+/// One OSD's copy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PgInfo {
+    /// The newest log entry.
+    pub last_update: EVersion,
+    /// Entries after this one are in the log; older changes are not.
+    pub log_tail: EVersion,
+    pub last_user_version: u64,
+    /// Objects at or before this one are here, but for the missing set; `max`
+    /// for a copy that is not being backfilled.
+    pub last_backfill: HObject,
+    /// This copy took part in an activation in this epoch, so that its log
+    /// holds everything acknowledged before that interval.
+    pub last_epoch_started: Epoch,
+    pub last_interval_started: Epoch,
+    pub sums: PgSums,
+    pub missing_count: u64,
+    pub history: History,
+}
+
+impl Default for PgInfo {
+    /// Of a copy that does not exist: nothing is in it, and nothing is missing.
+    fn default() -> PgInfo {
+        PgInfo {
+            last_update: EVersion::ZERO,
+            log_tail: EVersion::ZERO,
+            last_user_version: 0,
+            last_backfill: HObject::max(),
+            last_epoch_started: Epoch(0),
+            last_interval_started: Epoch(0),
+            sums: PgSums::default(),
+            missing_count: 0,
+            history: History::default(),
+        }
+    }
+}
+
+impl PgInfo {
+    /// Being backfilled: not a full copy.
+    pub fn is_incomplete(&self) -> bool {
+        !self.last_backfill.is_max
+    }
+}
+
+impl Encode for PgInfo {
+    fn encode(&self, e: &mut Encoder) {
+        e.put(&self.last_update);
+        e.put(&self.log_tail);
+        e.u64(self.last_user_version);
+        e.put(&self.last_backfill);
+        e.put(&self.last_epoch_started);
+        e.put(&self.last_interval_started);
+        e.put(&self.sums);
+        e.u64(self.missing_count);
+        e.put(&self.history);
+    }
+}
+
+impl Decode for PgInfo {
+    const MIN_LEN: usize = 151;
+    fn decode(d: &mut Decoder) -> Result<Self> {
+        Ok(PgInfo {
+            last_update: d.get()?,
+            log_tail: d.get()?,
+            last_user_version: d.u64()?,
+            last_backfill: d.get()?,
+            last_epoch_started: d.get()?,
+            last_interval_started: d.get()?,
+            sums: d.get()?,
+            missing_count: d.u64()?,
+            history: d.get()?,
+        })
+    }
+}

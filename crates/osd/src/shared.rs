@@ -1,0 +1,260 @@
+//! What all PGs of an OSD use: store, maps, peers, the way out, and the lists
+//! of what completions belong to whom.
+
+use crate::action::{Action, Ctx};
+use crate::config::OsdConfig;
+use crate::exec::CopySource;
+use crate::heartbeat::{Link, PeerOsd, Peers};
+use crate::maps::Maps;
+use crate::peer::{self, PgHeader, PgMessage};
+use base::{Duration, Time};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use store::{FetchId, ObjectStore, StoreError, Transaction, TxnId};
+use wire::features::Features;
+use wire::messages::osd_op::OpCode;
+use wire::messages::{Outgoing, Payload, SessionId};
+use wire::types::{EVersion, Epoch, HObject, OsdId, PgId};
+
+/// What becomes durable with a transaction, and who wants to know.
+///
+/// `interval` tells notifications of a past interval from current ones.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Commit {
+    /// Nobody asks.
+    Silent,
+    /// A write at its primary or at a replica.
+    Write { pg: PgId, interval: Epoch, version: EVersion },
+    Activation { pg: PgId, interval: Epoch },
+    /// A part of a recovered object, from this OSD.
+    Part { pg: PgId, interval: Epoch, from: OsdId, object: HObject, version: EVersion, part: u32, last: bool },
+    Backfilled { pg: PgId, interval: Epoch, last_backfill: HObject },
+}
+
+/// Who reads object data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fetch {
+    Request { pg: PgId, request: u64, index: usize },
+    /// Data of a part that is to be pushed.
+    Push { pg: PgId, push: u64, index: usize },
+}
+
+/// Who waits for metadata.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Load {
+    Request { pg: PgId, request: u64 },
+    /// Recovery and the rest of a PG's background work.
+    Background { pg: PgId },
+    /// Peer message to be handled again.
+    Message { from: OsdId, kind: u16, body: Bytes },
+}
+
+/// An object that a request copies from somewhere else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CopyWait {
+    pub pg: PgId,
+    pub request: u64,
+    pub source: CopySource,
+    pub sent: Time,
+    pub to: OsdId,
+}
+
+/// Cumulative counts since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+    pub duplicates: u64,
+    pub misdirected: u64,
+    pub unsupported: BTreeMap<OpCode, u64>,
+    pub malformed: u64,
+    pub repaired: u64,
+}
+
+pub struct Shared<S> {
+    pub config: OsdConfig,
+    pub store: S,
+    pub actions: VecDeque<Action>,
+    pub maps: Maps,
+    /// The map shows this very life of ours up.
+    pub am_up: bool,
+    pub peers: Peers,
+    /// Queued transactions in order, until each is durable.
+    pub commits: VecDeque<(TxnId, Commit)>,
+    pub fetches: BTreeMap<FetchId, Fetch>,
+    pub loads: BTreeMap<FetchId, Vec<Load>>,
+    pub copies: BTreeMap<u64, CopyWait>,
+    /// Messages to ourselves.
+    pub loopback: VecDeque<(u16, Bytes)>,
+    /// PGs with work to do once the event is handled.
+    pub dirty: BTreeSet<PgId>,
+    /// PGs whose requests wait for time to pass or a lease to come.
+    pub laggy: BTreeSet<PgId>,
+    pub next_id: u64,
+    /// Recovery operations under way in all PGs.
+    pub recovering: usize,
+    /// Client requests held, and their bytes.
+    pub held_ops: usize,
+    pub held_bytes: u64,
+    pub counters: Counters,
+    /// `up_thru` that PGs need; repeated until a map shows it.
+    pub want_up_thru: Epoch,
+    /// Acting sets that PGs ask for; repeated until a map shows them.
+    pub want_pg_temp: BTreeMap<PgId, Vec<OsdId>>,
+    pub mon_requests_dirty: bool,
+    pub wake: Time,
+}
+
+impl<S: ObjectStore> Shared<S> {
+    pub fn new(config: OsdConfig, store: S) -> Shared<S> {
+        Shared {
+            config,
+            store,
+            actions: VecDeque::new(),
+            maps: Maps::default(),
+            am_up: false,
+            peers: Peers::default(),
+            commits: VecDeque::new(),
+            fetches: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            loopback: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            laggy: BTreeSet::new(),
+            next_id: 1,
+            recovering: 0,
+            held_ops: 0,
+            held_bytes: 0,
+            counters: Counters::default(),
+            want_up_thru: Epoch(0),
+            want_pg_temp: BTreeMap::new(),
+            mon_requests_dirty: false,
+            wake: Time::MAX,
+        }
+    }
+
+    pub fn me(&self) -> OsdId {
+        self.config.whoami
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.maps.epoch()
+    }
+
+    pub fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Queues a transaction that our own state demands: refusing it is fatal,
+    /// because memory and store would part.
+    pub fn must_queue(&mut self, txn: Transaction, commit: Commit) {
+        if txn.is_empty() && commit == Commit::Silent {
+            return;
+        }
+        if let Err(error) = self.try_queue(txn, commit) {
+            self.fatal(format!("the store refuses a transaction: {error}"));
+        }
+    }
+
+    pub fn try_queue(&mut self, txn: Transaction, commit: Commit) -> Result<(), StoreError> {
+        let id = self.store.queue(txn)?;
+        debug_assert!(self.commits.back().is_none_or(|(last, _)| *last < id));
+        self.commits.push_back((id, commit));
+        Ok(())
+    }
+
+    pub fn fatal(&mut self, reason: String) {
+        tracing::error!(reason, "fatal");
+        self.actions.push_back(Action::Fatal(reason));
+    }
+
+    pub fn send_mon<P: Payload>(&mut self, payload: &P) {
+        self.actions.push_back(Action::SendMon(Outgoing::new(payload, 0, Features::PACIFIC)));
+    }
+
+    pub fn send_client(&mut self, session: SessionId, message: Outgoing) {
+        self.actions.push_back(Action::SendClient { session, message });
+    }
+
+    /// To a peer, or to ourselves. Lost when the link is not up: every sender
+    /// repeats what matters when the link comes up, or after a while.
+    pub fn send_peer(&mut self, ctx: &Ctx<'_>, to: OsdId, kind: u16, body: Vec<Bytes>) {
+        if to == self.me() {
+            self.loopback.push_back((kind, Bytes::from(body.concat())));
+            return;
+        }
+        match self.peers.all.get(&to).map(|p| p.link) {
+            Some(Link::Up) => {
+                self.actions.push_back(Action::SendPeer { osd: to, channel: peer::channel_of(kind), kind, body });
+            }
+            Some(Link::Dialing) => {}
+            Some(Link::Down) | None => self.dial(ctx, to),
+        }
+    }
+
+    pub fn send_pg(&mut self, ctx: &Ctx<'_>, to: OsdId, header: PgHeader, message: impl Into<PgMessage>) {
+        let message = message.into();
+        tracing::trace!(me = %self.me(), %to, ?header, ?message, "send");
+        self.send_peer(ctx, to, message.kind(), peer::encode_pg(&header, &message));
+    }
+
+    /// Dials a peer that the map shows up, unless that was just tried.
+    pub fn dial(&mut self, ctx: &Ctx<'_>, osd: OsdId) {
+        let map = self.maps.map().clone();
+        if osd == self.me() || !map.is_up(osd) {
+            return;
+        }
+        let (Some(addrs), Some(info)) = (map.cluster_addrs(osd), map.info(osd)) else { return };
+        let fresh = || PeerOsd::new(addrs.clone(), info.up_from, ctx.now);
+        let peer = self.peers.all.entry(osd).or_insert_with(fresh);
+        let redial_after = self.config.heartbeat_interval;
+        if peer.link != Link::Down
+            || (peer.last_dial != Time::ZERO && ctx.now.since(peer.last_dial) < redial_after)
+        {
+            return;
+        }
+        peer.link = Link::Dialing;
+        peer.last_dial = ctx.now.max(Time(1));
+        self.actions.push_back(Action::ConnectPeer { osd, addrs: peer.addrs.clone() });
+    }
+
+    /// Until when all these members let us serve reads.
+    pub fn lease_until(&self, members: impl Iterator<Item = OsdId>) -> Time {
+        let mut until = Time::MAX;
+        for osd in members.filter(|osd| *osd != self.me()) {
+            until = until.min(self.peers.all.get(&osd).map_or(Time::ZERO, PeerOsd::lease_until));
+        }
+        until
+    }
+
+    pub fn wake_at(&mut self, at: Time) {
+        self.wake = self.wake.min(at);
+    }
+
+    pub fn wake_in(&mut self, ctx: &Ctx<'_>, delay: Duration) {
+        self.wake_at(ctx.now + delay);
+    }
+
+    /// Notes that somebody waits for metadata; `false` if the error is another one.
+    pub fn wait_load(&mut self, error: &StoreError, waiter: Load) -> bool {
+        let StoreError::Pending(id) = error else { return false };
+        self.loads.entry(*id).or_default().push(waiter);
+        true
+    }
+
+    /// A PG wants the map to show that we were up in `epoch`.
+    pub fn request_up_thru(&mut self, epoch: Epoch) {
+        if epoch > self.want_up_thru {
+            self.want_up_thru = epoch;
+            self.mon_requests_dirty = true;
+        }
+    }
+
+    pub fn request_pg_temp(&mut self, pg: PgId, acting: Vec<OsdId>) {
+        if self.want_pg_temp.get(&pg) != Some(&acting) {
+            self.want_pg_temp.insert(pg, acting);
+            self.mon_requests_dirty = true;
+        }
+    }
+}
