@@ -110,7 +110,11 @@ impl Peers {
 
     /// Promises that still hold, with the time left in milliseconds, rounded up.
     pub fn promises_left(&self, now: Time) -> Vec<(OsdId, u32)> {
-        self.promises.iter().filter(|(_, until)| **until > now).map(|(osd, until)| (*osd, left_ms(*until, now))).collect()
+        self.promises
+            .iter()
+            .filter(|(_, until)| **until > now)
+            .map(|(osd, until)| (*osd, left_ms(*until, now)))
+            .collect()
     }
 
     pub fn promised_until(&self, to: OsdId) -> Time {

@@ -13,8 +13,15 @@
 mod action;
 mod config;
 pub mod exec;
+mod heartbeat;
+mod maps;
 mod osd;
+pub mod peer;
+pub mod pg;
+mod shared;
 
 pub use action::{Action, Channel, Ctx, DownReason};
 pub use config::{OsdConfig, Sabotage};
+pub use maps::{MapError, Maps, Placement};
 pub use osd::Osd;
+pub use shared::Counters;

@@ -24,29 +24,67 @@ pub enum Commit {
     /// Nobody asks.
     Silent,
     /// A write at its primary or at a replica.
-    Write { pg: PgId, interval: Epoch, version: EVersion },
-    Activation { pg: PgId, interval: Epoch },
+    Write {
+        pg: PgId,
+        interval: Epoch,
+        version: EVersion,
+    },
+    Activation {
+        pg: PgId,
+        interval: Epoch,
+    },
     /// A part of a recovered object, from this OSD.
-    Part { pg: PgId, interval: Epoch, from: OsdId, object: HObject, version: EVersion, part: u32, last: bool },
-    Backfilled { pg: PgId, interval: Epoch, last_backfill: HObject },
+    Part {
+        pg: PgId,
+        interval: Epoch,
+        from: OsdId,
+        object: HObject,
+        version: EVersion,
+        part: u32,
+        last: bool,
+    },
+    Backfilled {
+        pg: PgId,
+        interval: Epoch,
+        last_backfill: HObject,
+    },
 }
 
 /// Who reads object data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fetch {
-    Request { pg: PgId, request: u64, index: usize },
+    Request {
+        pg: PgId,
+        request: u64,
+        index: usize,
+    },
     /// Data of a part that is to be pushed.
-    Push { pg: PgId, push: u64, index: usize },
+    Push {
+        pg: PgId,
+        push: u64,
+        index: usize,
+    },
 }
 
 /// Who waits for metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
-    Request { pg: PgId, request: u64 },
+    /// The OSD, to start.
+    Start,
+    Request {
+        pg: PgId,
+        request: u64,
+    },
     /// Recovery and the rest of a PG's background work.
-    Background { pg: PgId },
+    Background {
+        pg: PgId,
+    },
     /// Peer message to be handled again.
-    Message { from: OsdId, kind: u16, body: Bytes },
+    Message {
+        from: OsdId,
+        kind: u16,
+        body: Bytes,
+    },
 }
 
 /// An object that a request copies from somewhere else.
@@ -102,6 +140,8 @@ pub struct Shared<S> {
     /// Acting sets that PGs ask for; repeated until a map shows them.
     pub want_pg_temp: BTreeMap<PgId, Vec<OsdId>>,
     pub mon_requests_dirty: bool,
+    /// A PG's state has changed: the monitor should know soon.
+    pub report_soon: bool,
     pub wake: Time,
 }
 
@@ -129,6 +169,7 @@ impl<S: ObjectStore> Shared<S> {
             want_up_thru: Epoch(0),
             want_pg_temp: BTreeMap::new(),
             mon_requests_dirty: false,
+            report_soon: false,
             wake: Time::MAX,
         }
     }
@@ -186,7 +227,12 @@ impl<S: ObjectStore> Shared<S> {
         }
         match self.peers.all.get(&to).map(|p| p.link) {
             Some(Link::Up) => {
-                self.actions.push_back(Action::SendPeer { osd: to, channel: peer::channel_of(kind), kind, body });
+                self.actions.push_back(Action::SendPeer {
+                    osd: to,
+                    channel: peer::channel_of(kind),
+                    kind,
+                    body,
+                });
             }
             Some(Link::Dialing) => {}
             Some(Link::Down) | None => self.dial(ctx, to),

@@ -178,8 +178,6 @@ bodies! {
         object: HObject,
         need: EVersion,
     }
-    /// Primary to a backfill target: drop these.
-    Drop = 54 { objects: Vec<HObject>, }
     /// Primary to a backfill target: what do you have from here to there?
     Scan = 55 {
         begin: HObject,
@@ -196,6 +194,8 @@ bodies! {
     Backfilled = 57 {
         last_backfill: HObject,
         sums: PgSums,
+        /// Only the target has these; they were deleted.
+        drops: Vec<HObject>,
     }
     /// Durable.
     BackfilledAck = 58 { last_backfill: HObject, }
@@ -243,9 +243,15 @@ const VERSION: u8 = 1;
 #[derive(Clone, PartialEq, Debug)]
 pub enum PeerMessage {
     /// Heartbeat, and a primary's request for a lease.
-    Ping { epoch: Epoch, stamp: u64 },
+    Ping {
+        epoch: Epoch,
+        stamp: u64,
+    },
     /// Sent at once: alive, and the lease is granted as of `stamp`.
-    Pong { epoch: Epoch, stamp: u64 },
+    Pong {
+        epoch: Epoch,
+        stamp: u64,
+    },
     /// Incremental maps for a peer that is behind.
     Maps(Vec<(Epoch, Bytes)>),
     Pg(PgHeader, PgMessage),
@@ -264,11 +270,9 @@ impl PeerMessage {
             KIND_PONG => Ok(PeerMessage::Pong { epoch: d.get()?, stamp: d.u64()? }),
             KIND_MAPS => Ok(PeerMessage::Maps(d.get()?)),
             KIND_REPL => decode_repl(&mut d),
-            KIND_COPY_RESULT => Ok(PeerMessage::CopyResult(CopyResult {
-                id: d.u64()?,
-                errno: d.i32()?,
-                object: d.get()?,
-            })),
+            KIND_COPY_RESULT => {
+                Ok(PeerMessage::CopyResult(CopyResult { id: d.u64()?, errno: d.i32()?, object: d.get()? }))
+            }
             _ => Ok(PeerMessage::Pg(d.get()?, PgMessage::decode(kind, &mut d)?)),
         }
     }

@@ -40,7 +40,7 @@ fn put_object(id: &ObjectId, own: &HObject, e: &mut Encoder) {
 
 pub fn encode_mutations(mutations: &[Mutation], own: &HObject, e: &mut Encoder, data: &mut Vec<Bytes>) {
     e.count(mutations.len());
-    let mut begin = |e: &mut Encoder, code: u8, id: &ObjectId| {
+    let begin = |e: &mut Encoder, code: u8, id: &ObjectId| {
         e.u8(code);
         put_object(id, own, e);
     };
@@ -187,8 +187,7 @@ mod tests {
         let pg = PgId { pool: PoolId(1), seed: 3 };
         let own = HObject { pool: pg.pool, name: "a".into(), ..HObject::default() };
         let id = ObjectId { coll: CollId::Pg(pg), object: own.clone() };
-        let other =
-            ObjectId { coll: CollId::Pg(pg), object: HObject { name: "b".into(), ..own.clone() } };
+        let other = ObjectId { coll: CollId::Pg(pg), object: HObject { name: "b".into(), ..own.clone() } };
         let all = vec![
             Mutation::Write { id: id.clone(), offset: 9, data: Bytes::from(vec![1; 5000]) },
             Mutation::SetXattrs { id: id.clone(), attrs: [("x".to_string(), Bytes::from("y"))].into() },

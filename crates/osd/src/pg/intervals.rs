@@ -175,7 +175,12 @@ mod tests {
 
     fn placement(osds: &[i32]) -> Placement {
         let osds: Vec<OsdId> = osds.iter().map(|o| OsdId(*o)).collect();
-        Placement { up: osds.clone(), acting: osds.clone(), up_primary: osds.first().copied(), primary: osds.first().copied() }
+        Placement {
+            up: osds.clone(),
+            acting: osds.clone(),
+            up_primary: osds.first().copied(),
+            primary: osds.first().copied(),
+        }
     }
 
     fn interval(first: u32, last: u32, osds: &[i32], rw: bool) -> Interval {

@@ -28,6 +28,7 @@ pub mod request;
 pub mod stats;
 
 pub use persist::{LoadError, load, meta_object, pg_meta};
+pub use recovery::TEMP_POOL;
 
 use crate::action::Ctx;
 use crate::maps::Placement;
@@ -54,21 +55,34 @@ pub enum Phase {
     /// Not a member, or we are not up: nothing to do but to tell the primary.
     Stray,
     /// A member; `active` once the primary's log is durable here.
-    Replica { active: bool },
+    Replica {
+        active: bool,
+    },
     /// Primary, not knowing the PG: asking everybody whether it ever lived.
-    Discovering { awaiting: BTreeSet<OsdId> },
+    Discovering {
+        awaiting: BTreeSet<OsdId>,
+    },
     /// Primary, asking those who may know.
-    GetInfo { awaiting: BTreeSet<OsdId> },
+    GetInfo {
+        awaiting: BTreeSet<OsdId>,
+    },
     /// Primary; acknowledged writes may be on OSDs that are down.
     Down,
     /// Primary; no copy is complete.
     Incomplete,
-    GetLog { from: OsdId },
+    GetLog {
+        from: OsdId,
+    },
     /// Waiting for the monitor to make other OSDs the acting set.
-    WaitActing { want: Vec<OsdId> },
+    WaitActing {
+        want: Vec<OsdId>,
+    },
     /// Waiting for the monitor to record that we were up in this interval.
     WaitUpThru,
-    Activating { awaiting: BTreeSet<OsdId>, local: bool },
+    Activating {
+        awaiting: BTreeSet<OsdId>,
+        local: bool,
+    },
     /// All members have the log. Serves clients unless below `min_size`.
     Active,
 }
@@ -123,6 +137,11 @@ pub struct Pg {
     clean: bool,
     /// The activation is durable here (as a replica).
     activation_durable: bool,
+    /// Writes were dropped (as a replica): ask for them again.
+    stalled: bool,
+
+    /// What creates the PG once it is certain that it is new.
+    creation: Option<Transaction>,
 
     // Requests:
     /// Wait for the PG, in order of arrival.
@@ -137,6 +156,8 @@ pub struct Pg {
 
     // Recovery:
     recovering: BTreeMap<HObject, Recovering>,
+    /// Some target misses objects.
+    peers_missing: bool,
     wanted: BTreeSet<HObject>,
     unfound: BTreeSet<HObject>,
     pushing: BTreeMap<u64, Pushing>,
@@ -172,6 +193,8 @@ impl Pg {
             last_sent: Time::ZERO,
             clean: false,
             activation_durable: false,
+            stalled: false,
+            creation: None,
             waiting: VecDeque::new(),
             objects: BTreeMap::new(),
             fetching: BTreeMap::new(),
@@ -179,6 +202,7 @@ impl Pg {
             committed: EVersion::ZERO,
             acked: EVersion::ZERO,
             recovering: BTreeMap::new(),
+            peers_missing: false,
             wanted: BTreeSet::new(),
             unfound: BTreeSet::new(),
             pushing: BTreeMap::new(),
@@ -201,6 +225,36 @@ impl Pg {
         pg.dirty_info = true;
         pg.save_if_dirty(txn);
         pg
+    }
+
+    /// A PG that we are primary of and have never heard of; kept in memory
+    /// only, until [`Pg::start_discovery`] has shown that it is new.
+    pub fn provisional(id: PgId, placement: Placement, epoch: Epoch) -> Pg {
+        let mut txn = Transaction::new();
+        let mut pg = Pg::create(id, placement, epoch, &mut txn);
+        pg.creation = Some(txn);
+        pg
+    }
+
+    /// The PG leaves this OSD's memory.
+    pub fn retire<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+        self.end_interval(sh);
+        self.drop_waiting(sh);
+        sh.dirty.remove(&self.id);
+    }
+
+    /// Requests change over to the PG that takes this one's place.
+    pub fn take_waiting<S: ObjectStore>(&mut self, sh: &mut Shared<S>) -> VecDeque<Box<Request>> {
+        self.end_interval(sh);
+        std::mem::take(&mut self.waiting)
+    }
+
+    pub fn give_waiting(&mut self, waiting: VecDeque<Box<Request>>) {
+        self.waiting = waiting;
+    }
+
+    pub fn is_provisional(&self) -> bool {
+        self.creation.is_some()
     }
 
     /// A PG that another OSD tells us of, in the interval that it names.
@@ -308,7 +362,6 @@ impl Pg {
             PgMessage::Push(m) => self.on_push(sh, ctx, from, m),
             PgMessage::PushAck(m) => self.on_push_ack(sh, ctx, from, m),
             PgMessage::PullFailed(m) => self.on_pull_failed(sh, ctx, from, m),
-            PgMessage::Drop(m) => self.on_drop(sh, from, m),
             PgMessage::Scan(m) => self.on_scan(sh, ctx, from, m),
             PgMessage::ScanResult(m) => self.on_scan_result(sh, ctx, from, m),
             PgMessage::Backfilled(m) => self.on_backfilled(sh, ctx, from, m),

@@ -103,10 +103,6 @@ impl Records {
         self.remove.insert(missing_key(object));
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.remove.is_empty()
-    }
-
     /// Removals come first: a key that is both removed and set is set.
     pub fn into_txn(self, txn: &mut Transaction) {
         if !self.remove.is_empty() {

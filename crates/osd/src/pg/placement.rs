@@ -69,10 +69,12 @@ impl Pg {
         self.last_sent = base::Time::ZERO;
         self.clean = false;
         self.activation_durable = false;
+        self.stalled = false;
         self.acked = EVersion::ZERO;
         sh.want_pg_temp.remove(&self.id);
         sh.laggy.remove(&self.id);
         sh.dirty.insert(self.id);
+        sh.report_soon = true;
     }
 
     /// The newest map is in, and this PG's interval began with it or before.
@@ -93,7 +95,9 @@ impl Pg {
             return;
         }
         self.drop_waiting(sh);
-        if self.phase == Phase::Stray && self.placement.members().chain(self.placement.up.iter().copied()).any(|o| o == sh.me()) {
+        if self.phase == Phase::Stray
+            && self.placement.members().chain(self.placement.up.iter().copied()).any(|o| o == sh.me())
+        {
             self.phase = Phase::Replica { active: false };
         }
         if (new_interval || matches!(self.phase, Phase::Stray | Phase::Replica { active: false }))

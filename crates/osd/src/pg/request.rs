@@ -9,9 +9,16 @@ use wire::types::{EVersion, HObject, OsdId, ReqId};
 /// Who gets the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    Client { session: SessionId, tid: u64, features: Features },
+    Client {
+        session: SessionId,
+        tid: u64,
+        features: Features,
+    },
     /// Another PG's primary that copies an object for its client.
-    Copy { osd: OsdId, id: u64 },
+    Copy {
+        osd: OsdId,
+        id: u64,
+    },
 }
 
 #[derive(Clone, Debug)]

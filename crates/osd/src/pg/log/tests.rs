@@ -16,7 +16,11 @@ fn entry(kind: EntryKind, version: EVersion, prior: EVersion, name: &str) -> Log
         prior_version: prior,
         user_version: version.version,
         last_user_version: version.version,
-        reqid: ReqId { name: EntityName::client(1), tid: u64::from(version.epoch.0) << 32 | version.version, inc: 0 },
+        reqid: ReqId {
+            name: EntityName::client(1),
+            tid: u64::from(version.epoch.0) << 32 | version.version,
+            inc: 0,
+        },
         object: object(name),
         mtime: WallTime::ZERO,
         result: 0,
@@ -47,13 +51,11 @@ fn catching_up_makes_changed_objects_missing() {
 
 #[test]
 fn a_divergent_change_is_undone_to_the_version_before() {
-    let mut ours = log(&[
-        modify(v(1, 1), v(0, 0), "a"),
-        modify(v(1, 2), v(1, 1), "a"),
-        modify(v(1, 3), v(0, 0), "b"),
-    ]);
+    let mut ours =
+        log(&[modify(v(1, 1), v(0, 0), "a"), modify(v(1, 2), v(1, 1), "a"), modify(v(1, 3), v(0, 0), "b")]);
     let mut missing = Missing::default();
-    let merged = ours.merge(v(1, 1), vec![modify(v(2, 2), v(0, 0), "c")], &HObject::max(), &mut missing).unwrap();
+    let merged =
+        ours.merge(v(1, 1), vec![modify(v(2, 2), v(0, 0), "c")], &HObject::max(), &mut missing).unwrap();
     assert_eq!(merged.divergent.len(), 2);
     assert_eq!(missing.need(&object("a")), Some(v(1, 1)));
     assert_eq!(missing.need(&object("b")), None);

@@ -1,0 +1,125 @@
+//! `ceph tell osd.N …`.
+
+use super::Osd;
+use crate::action::Ctx;
+use base::Errno;
+use bytes::Bytes;
+use store::ObjectStore;
+use wire::messages::{MCommand, MCommandReply, Outgoing, SessionId};
+
+/// Names and helps, as `get_command_descriptions` gives them.
+const COMMANDS: &[(&str, &str)] = &[
+    ("get_command_descriptions", "list available commands"),
+    ("version", "report version of OSD"),
+    ("status", "high-level status of OSD"),
+];
+
+impl<S: ObjectStore> Osd<S> {
+    pub(super) fn handle_command(
+        &mut self,
+        _ctx: &mut Ctx<'_>,
+        session: SessionId,
+        tid: u64,
+        command: &MCommand,
+    ) {
+        let Some(client) = self.sessions.get(&session) else { return };
+        let features = client.peer.features;
+        let text = command.cmd.concat();
+        let reply = match prefix_of(&text) {
+            None => failure(Errno::EINVAL, "command is not JSON with a prefix"),
+            Some(prefix) => self.run_command(&prefix),
+        };
+        self.sh.send_client(session, Outgoing::new(&reply, tid, features));
+    }
+
+    fn run_command(&mut self, prefix: &str) -> MCommandReply {
+        match prefix {
+            "get_command_descriptions" => success(descriptions()),
+            "version" => success(format!(
+                "{{\n    \"version\": {},\n    \"release\": \"pacific\",\n    \"release_type\": \"stable\"\n}}\n",
+                quoted(&self.sh.config.version)
+            )),
+            "status" => success(format!(
+                "{{\n    \"cluster_fsid\": \"{}\",\n    \"osd_fsid\": \"{}\",\n    \"whoami\": {},\n    \"state\": \"{}\",\n    \
+                 \"newest_map\": {},\n    \"num_pgs\": {}\n}}\n",
+                self.sh.config.fsid,
+                self.sh.config.uuid,
+                self.sh.me(),
+                if self.sh.am_up { "active" } else { "booting" },
+                self.sh.epoch(),
+                self.pgs.len()
+            )),
+            other => {
+                tracing::warn!(command = other, "tell command not supported");
+                failure(Errno::EINVAL, &format!("unrecognized command '{other}'"))
+            }
+        }
+    }
+}
+
+fn success(output: String) -> MCommandReply {
+    MCommandReply { result: 0, status: String::new(), output: Bytes::from(output) }
+}
+
+fn failure(errno: Errno, status: &str) -> MCommandReply {
+    MCommandReply { result: errno.negative(), status: status.into(), output: Bytes::new() }
+}
+
+fn descriptions() -> String {
+    let one = |(number, (name, help)): (usize, &(&str, &str))| {
+        let words: Vec<String> = name.split(' ').map(quoted).collect();
+        format!(
+            "\"cmd{number:03}\":{{\"sig\":[{}],\"help\":{},\"module\":\"osd\",\"perm\":\"r\",\"flags\":0}}",
+            words.join(","),
+            quoted(help)
+        )
+    };
+    let all: Vec<String> = COMMANDS.iter().enumerate().map(one).collect();
+    format!("{{{}}}", all.join(","))
+}
+
+/// Text as a JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The value of the top-level member "prefix", which is all that these
+/// commands need of their JSON.
+fn prefix_of(json: &str) -> Option<String> {
+    let after = json.split_once("\"prefix\"")?.1.trim_start().strip_prefix(':')?;
+    let value = after.trim_start().strip_prefix('"')?;
+    let end = value.find('"')?;
+    let prefix = &value[..end];
+    (!prefix.contains('\\')).then(|| prefix.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_is_found_among_other_members() {
+        assert_eq!(prefix_of(r#"{"target": ["osd","0"], "prefix" : "version"}"#).as_deref(), Some("version"));
+        assert_eq!(prefix_of("{").as_deref(), None);
+        assert_eq!(prefix_of(r#"{"prefix": 3}"#).as_deref(), None);
+    }
+
+    #[test]
+    fn descriptions_name_every_command() {
+        let text = descriptions();
+        assert!(COMMANDS.iter().all(|(name, _)| text.contains(name)));
+    }
+}

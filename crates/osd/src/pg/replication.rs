@@ -1,0 +1,285 @@
+//! Writes at the primary: log entry, store, replicas, acknowledgement.
+//!
+//! 1. The change and its log entry go into the local store's queue as one
+//!    transaction. A crash here: nobody else knows, the entry is divergent, or
+//!    the first of a log that peering chooses; no client was told.
+//! 2. Every target gets the same entry and change. A crash here: peering finds
+//!    the entry on some of them; it is kept or undone everywhere alike.
+//! 3. Each target acknowledges once it is durable there, cumulatively.
+//! 4. When it is durable on all of them, the client is told.
+//!
+//! Links that break lose messages; the primary then sends again whatever the
+//! target has not acknowledged, and the target knows by version what is new.
+
+use super::Pg;
+use super::log::{EntryKind, LogEntry};
+use super::ops::{Answer, reply};
+use super::request::{Request, Work};
+use crate::action::Ctx;
+use crate::exec::{Effect, Outcome};
+use crate::peer::{self, PgHeader};
+use crate::shared::{Commit, Shared};
+use bytes::Bytes;
+use store::{Mutation, ObjectStore, StoreError, Transaction};
+use wire::messages::OpResult;
+use wire::types::{EVersion, HObject, OsdId};
+use wire::{Encode, Features};
+
+/// An executed write, before anything of it is visible.
+pub struct Prepared {
+    pub request: Box<Request>,
+    pub at_version: EVersion,
+    pub outcome: Outcome,
+}
+
+/// A write that is not durable everywhere yet.
+pub struct InFlight {
+    pub version: EVersion,
+    pub object: HObject,
+    /// `None` once answered (by a deliberately broken build).
+    pub request: Option<Box<Request>>,
+    /// Resends that arrived meanwhile.
+    pub duplicates: Vec<Box<Request>>,
+    prev: EVersion,
+    entry: LogEntry,
+    entry_bytes: Bytes,
+    mutations: Vec<Mutation>,
+    /// Targets that do not have the object yet: they get the log entry alone.
+    log_only: Vec<OsdId>,
+    result: i32,
+    ops: Vec<OpResult>,
+}
+
+impl InFlight {
+    fn body(&self, header: &PgHeader, log_only: bool) -> Vec<Bytes> {
+        let mutations = (!log_only).then_some(self.mutations.as_slice());
+        peer::encode_repl(header, self.prev, &self.entry, &self.entry_bytes, mutations)
+    }
+}
+
+impl Pg {
+    pub(super) fn submit_write<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        prepared: Prepared,
+    ) {
+        let Prepared { request, at_version, outcome } = prepared;
+        let Outcome { result, ops, user_version, effect, .. } = outcome;
+        let mut sums = self.info.sums;
+        let (kind, prior_version, mutations) = match effect {
+            Effect::Change(change) => {
+                sums.objects += change.delta.objects;
+                sums.bytes += change.delta.bytes;
+                sums.omap_keys += change.delta.omap_keys;
+                sums.omap_bytes += change.delta.omap_bytes;
+                let kind = if change.deleted { EntryKind::Delete } else { EntryKind::Modify };
+                (kind, change.prior_version, change.mutations)
+            }
+            Effect::ErrorOnly => (EntryKind::Error, EVersion::ZERO, Vec::new()),
+            Effect::None => unreachable!("only what is logged gets here"),
+        };
+        let entry = LogEntry {
+            kind,
+            version: at_version,
+            prior_version,
+            user_version,
+            last_user_version: self.info.last_user_version.max(user_version),
+            reqid: request.reqid,
+            object: request.object.clone(),
+            mtime: ctx.wall,
+            result,
+            returns: recorded_returns(&ops),
+            sums,
+        };
+        let entry_bytes = entry.to_bytes(Features::ALL);
+        let prev = self.info.last_update;
+
+        let mut txn = Transaction { ops: mutations.clone() };
+        if let Err(error) = self.append(sh, entry.clone(), entry_bytes.clone(), &mut txn) {
+            let object = request.object.clone();
+            tracing::error!(pg = %self.id, %error, "write refused by the store");
+            self.reply_error(sh, request, error.errno());
+            return self.pump_object(sh, ctx, &object);
+        }
+        self.objects.entry(entry.object.clone()).or_default().writes += 1;
+        let mut write = InFlight {
+            version: at_version,
+            object: entry.object.clone(),
+            request: Some(request),
+            duplicates: Vec::new(),
+            prev,
+            entry,
+            entry_bytes,
+            mutations,
+            log_only: Vec::new(),
+            result,
+            ops,
+        };
+        self.replicate(sh, ctx, &mut write);
+        if sh.config.sabotage.ack_before_commit {
+            self.answer(sh, &mut write);
+        }
+        self.in_flight.push_back(write);
+    }
+
+    /// Makes an entry the newest of log and store, as primary or as replica.
+    /// An error leaves everything as it was.
+    pub(super) fn append<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        entry: LogEntry,
+        entry_bytes: Bytes,
+        txn: &mut Transaction,
+    ) -> Result<(), StoreError> {
+        let version = entry.version;
+        assert_eq!(version.version, self.info.last_update.version + 1, "PG {}: a gap", self.id);
+        let mut records = self.records();
+        records.entry_bytes(version, entry_bytes);
+        records.into_txn(txn);
+        let commit = Commit::Write { pg: self.id, interval: self.interval(), version };
+        sh.try_queue(std::mem::take(txn), commit)?;
+        self.info.last_update = version;
+        self.info.last_user_version = entry.last_user_version;
+        self.info.sums = entry.sums;
+        self.log.push(entry);
+        self.trim_log(sh);
+        Ok(())
+    }
+
+    fn trim_log<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+        let config = &sh.config;
+        let trimmed = self.log.trim(config.log_entries_max, config.log_dups_max, config.log_trim_batch);
+        let Some(trimmed) = trimmed else { return };
+        self.info.log_tail = self.log.tail();
+        let mut records = self.records();
+        records.info(&self.info);
+        trimmed.removed.into_iter().for_each(|version| records.remove_entry(version));
+        let mut txn = Transaction::new();
+        records.into_txn(&mut txn);
+        sh.must_queue(txn, Commit::Silent);
+    }
+
+    fn replicate<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>, write: &mut InFlight) {
+        if self.targets.is_empty() {
+            return;
+        }
+        let header = self.header(sh);
+        let (mut full, mut bare) = (None, None);
+        for at in 0..self.targets.len() {
+            let osd = self.targets[at];
+            let log_only = self.lacks_object(osd, &write.object);
+            if log_only {
+                write.log_only.push(osd);
+            }
+            let body = if log_only { &mut bare } else { &mut full };
+            let body = body.get_or_insert_with(|| write.body(&header, log_only)).clone();
+            sh.send_peer(ctx, osd, peer::KIND_REPL, body);
+        }
+    }
+
+    /// Sends again what a target has not acknowledged.
+    pub(super) fn resend_writes<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &Ctx<'_>,
+        to: OsdId,
+        after: EVersion,
+    ) {
+        let header = self.header(sh);
+        for write in self.in_flight.iter().filter(|w| w.version > after) {
+            let body = write.body(&header, write.log_only.contains(&to));
+            sh.send_peer(ctx, to, peer::KIND_REPL, body);
+        }
+    }
+
+    /// A write of ours is durable here.
+    pub fn on_write_committed<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        version: EVersion,
+    ) {
+        self.committed = self.committed.max(version);
+        self.complete_writes(sh, ctx);
+    }
+
+    pub(super) fn on_repl_ack<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        from: OsdId,
+        ack: peer::ReplAck,
+    ) {
+        if !self.is_active() {
+            return;
+        }
+        let Some(copy) = self.peers.get_mut(&from) else { return };
+        copy.acked = copy.acked.max(ack.through);
+        self.complete_writes(sh, ctx);
+    }
+
+    pub(super) fn on_repl_resend<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        from: OsdId,
+        ask: peer::ReplResend,
+    ) {
+        if self.is_active() && self.targets.contains(&from) {
+            self.resend_writes(sh, ctx, from, ask.after);
+        }
+    }
+
+    /// Answers writes that are durable on every target and here.
+    fn complete_writes<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
+        let peers = &self.peers;
+        let everywhere = self
+            .targets
+            .iter()
+            .map(|osd| peers.get(osd).map_or(EVersion::ZERO, |copy| copy.acked))
+            .fold(self.committed, EVersion::min);
+        while self.in_flight.front().is_some_and(|w| w.version <= everywhere) {
+            let Some(mut write) = self.in_flight.pop_front() else { return };
+            self.acked = write.version;
+            self.answer(sh, &mut write);
+            for duplicate in write.duplicates {
+                self.reply_recorded(sh, duplicate, write.version);
+            }
+            if let Some(queue) = self.objects.get_mut(&write.object) {
+                queue.writes -= 1;
+            }
+            self.pump_object(sh, ctx, &write.object);
+        }
+    }
+
+    fn answer<S: ObjectStore>(&mut self, sh: &mut Shared<S>, write: &mut InFlight) {
+        let Some(request) = write.request.take() else { return };
+        if let Work::Op(op, _) = &request.work {
+            self.stats.write_bytes += op.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
+        }
+        self.stats.writes += 1;
+        sh.counters.writes += 1;
+        let answer = Answer {
+            result: write.result,
+            ops: std::mem::take(&mut write.ops),
+            version: write.version,
+            user_version: write.entry.user_version,
+        };
+        reply(sh, request, answer);
+    }
+
+    /// The oldest version not durable everywhere has waited for this target.
+    pub(super) fn unacked_by(&self, osd: OsdId) -> bool {
+        let acked = self.peers.get(&osd).map_or(EVersion::ZERO, |copy| copy.acked);
+        self.in_flight.back().is_some_and(|w| w.version > acked)
+    }
+}
+
+/// What a duplicate must be told besides the result: most writes nothing.
+fn recorded_returns(ops: &[OpResult]) -> Vec<(i32, Bytes)> {
+    if ops.iter().all(|op| op.rval == 0 && op.outdata.is_empty()) {
+        return Vec::new();
+    }
+    ops.iter().map(|op| (op.rval, op.outdata.clone())).collect()
+}
