@@ -1,13 +1,7 @@
 use base::WallTime;
+use crush::FailureDomain;
 use std::collections::BTreeMap;
 use wire::types::{EntityAddrVec, Uuid};
-
-/// Over what the replicas of a default pool are spread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailureDomain {
-    Osd,
-    Host,
-}
 
 /// What a new cluster is born with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +12,7 @@ pub struct MkfsOptions {
     /// Where clients and OSDs reach it.
     pub addrs: EntityAddrVec,
     pub created: WallTime,
+    /// Over what the replicas of a default pool are spread.
     pub failure_domain: FailureDomain,
     /// Defaults of new pools; 0 for `min_size` means `size - size / 2`, as Ceph.
     pub pool_size: u8,

@@ -1,1 +1,5 @@
 //! Durable map stores for the monitor.
+
+mod redb;
+
+pub use redb::RedbMapStore;

@@ -1,0 +1,5 @@
+//! How values look in the output of commands.
+
+pub mod table;
+pub mod time;
+pub mod units;
