@@ -9,7 +9,6 @@ pub enum Kind {
     Uint,
     Float,
     Str,
-    Secs,
     Size,
 }
 
@@ -22,7 +21,6 @@ impl Kind {
             Kind::Uint => "uint",
             Kind::Float => "float",
             Kind::Str => "str",
-            Kind::Secs => "secs",
             Kind::Size => "size",
         }
     }
@@ -79,8 +77,20 @@ options! {
 
 /// Options of stock clients and daemons that take theirs from us.
 const PASSED_ON: [&str; 14] = [
-    "rbd_", "rgw_", "client_", "mds_", "objecter_", "rados_", "ms_", "log_", "debug_", "fuse_", "mon_client_",
-    "journaler_", "crypto_", "err_",
+    "rbd_",
+    "rgw_",
+    "client_",
+    "mds_",
+    "objecter_",
+    "rados_",
+    "ms_",
+    "log_",
+    "debug_",
+    "fuse_",
+    "mon_client_",
+    "journaler_",
+    "crypto_",
+    "err_",
 ];
 
 pub enum Lookup {
@@ -115,7 +125,7 @@ impl ConfigOption {
         let value = value.trim();
         let parsed = match self.kind {
             Kind::Bool => parse_bool(value).map(|v| v.to_string()),
-            Kind::Int | Kind::Secs => value.parse::<i64>().ok().map(|v| v.to_string()),
+            Kind::Int => value.parse::<i64>().ok().map(|v| v.to_string()),
             Kind::Uint => value.parse::<u64>().ok().map(|v| v.to_string()),
             Kind::Float => value.parse::<f64>().ok().filter(|v| v.is_finite()).map(|_| value.to_string()),
             Kind::Size => crate::format::units::parse_size(value).map(|v| v.to_string()),

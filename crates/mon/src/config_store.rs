@@ -28,10 +28,11 @@ impl Section {
     /// Reads `global`, `osd`, `osd.0`, `osd/host:a`, `osd/class:ssd`.
     pub fn parse(text: &str) -> Option<Section> {
         let (who, mask) = text.split_once('/').unwrap_or((text, ""));
-        let mask_ok = mask.is_empty()
-            || mask.strip_prefix("host:").or_else(|| mask.strip_prefix("class:")).is_some_and(|m| {
-                !m.is_empty() && !m.contains('/')
-            });
+        let mask_ok = !text.contains('/')
+            || mask
+                .strip_prefix("host:")
+                .or_else(|| mask.strip_prefix("class:"))
+                .is_some_and(|m| !m.is_empty() && !m.contains('/'));
         let kind = who.split_once('.').map_or(who, |(kind, _)| kind);
         let known = matches!(kind, "global" | "mon" | "mgr" | "osd" | "mds" | "client");
         let id_ok = who.split_once('.').is_none_or(|(kind, id)| kind != "global" && !id.is_empty());
@@ -135,7 +136,14 @@ impl ConfigStore {
     }
 
     /// False if it has this value already.
-    pub fn set(&mut self, section: &Section, name: &str, value: &str, wall: WallTime, batch: &mut Batch) -> bool {
+    pub fn set(
+        &mut self,
+        section: &Section,
+        name: &str,
+        value: &str,
+        wall: WallTime,
+        batch: &mut Batch,
+    ) -> bool {
         let options = self.options.entry(section.clone()).or_default();
         let before = options.insert(name.to_string(), value.to_string());
         if before.as_deref() == Some(value) {

@@ -77,13 +77,18 @@ impl Mutes {
             let mut by_code = BTreeMap::new();
             for _ in 0..n {
                 let code = d.string()?;
-                let mute =
-                    Mute { sticky: d.bool()?, until: WallTime::decode(d)?, summary: d.string()?, count: d.u64()? };
+                let mute = Mute {
+                    sticky: d.bool()?,
+                    until: WallTime::decode(d)?,
+                    summary: d.string()?,
+                    count: d.u64()?,
+                };
                 by_code.insert(code, mute);
             }
             Ok(by_code)
         };
-        let by_code = read(&mut d).map_err(|error| MonError::Decode { key: keys::HEALTH_MUTES.into(), error })?;
+        let by_code =
+            read(&mut d).map_err(|error| MonError::Decode { key: keys::HEALTH_MUTES.into(), error })?;
         Ok(Mutes { by_code, last: BTreeMap::new() })
     }
 
@@ -121,8 +126,7 @@ impl Health {
     }
 
     fn muted_note(&self) -> String {
-        let muted: Vec<&str> =
-            self.checks.keys().filter(|c| self.is_muted(c)).copied().collect();
+        let muted: Vec<&str> = self.checks.keys().filter(|c| self.is_muted(c)).copied().collect();
         if muted.is_empty() { String::new() } else { format!(" (muted: {})", muted.join(" ")) }
     }
 
@@ -130,8 +134,7 @@ impl Health {
         let mut checks = Json::object();
         for (code, check) in &self.checks {
             let summary = Json::object().with("message", check.summary.as_str()).with("count", check.count);
-            let mut json =
-                Json::object().with("severity", check.severity.name()).with("summary", summary);
+            let mut json = Json::object().with("severity", check.severity.name()).with("summary", summary);
             if with_detail {
                 let detail = check.detail.iter().map(|d| Json::object().with("message", d.as_str()));
                 json.push("detail", Json::array(detail));
@@ -146,7 +149,10 @@ impl Health {
             }
             json.with("sticky", mute.sticky).with("summary", mute.summary.as_str()).with("count", mute.count)
         });
-        Json::object().with("status", self.status.name()).with("checks", checks).with("mutes", Json::array(mutes))
+        Json::object()
+            .with("status", self.status.name())
+            .with("checks", checks)
+            .with("mutes", Json::array(mutes))
     }
 
     /// `ceph health` and `ceph health detail`.
@@ -343,7 +349,10 @@ impl Core {
             let used = self.pgs.osd_space(map, osd).used_ratio();
             let level = ratios.iter().position(|(ratio, ..)| *ratio > 0.0 && used >= *ratio);
             if let Some(level) = level {
-                details[level].push(format!("osd.{osd} is {}", ratios[level].2.replace("near", "near ").replace("backfill", "backfill ")));
+                details[level].push(format!(
+                    "osd.{osd} is {}",
+                    ratios[level].2.replace("near", "near ").replace("backfill", "backfill ")
+                ));
             }
         }
         for ((_, code, word, severity), detail) in ratios.into_iter().zip(details) {
@@ -351,10 +360,15 @@ impl Core {
                 found.add(code, severity, format!("{} {word} osd(s)", detail.len()), detail);
             }
         }
-        let full = map.pools.iter().filter(|(_, p)| p.flags.intersects(PoolFlags::FULL | PoolFlags::FULL_QUOTA));
+        let full =
+            map.pools.iter().filter(|(_, p)| p.flags.intersects(PoolFlags::FULL | PoolFlags::FULL_QUOTA));
         let detail: Vec<String> = full
             .map(|(id, pool)| {
-                let why = if pool.flags.contains(PoolFlags::FULL_QUOTA) { "running out of quota" } else { "no space" };
+                let why = if pool.flags.contains(PoolFlags::FULL_QUOTA) {
+                    "running out of quota"
+                } else {
+                    "no space"
+                };
                 format!("pool '{}' is full ({why})", map.pool_name(*id).unwrap_or("?"))
             })
             .collect();
@@ -441,7 +455,11 @@ impl Core {
             ("PG_DEGRADED", Severity::Warn, "Degraded data redundancy"),
             ("PG_DAMAGED", Severity::Error, "Possible data damage"),
             ("PG_RECOVERY_FULL", Severity::Error, "Full OSDs blocking recovery"),
-            ("PG_BACKFILL_FULL", Severity::Warn, "Low space hindering backfill (add storage if this doesn't resolve itself)"),
+            (
+                "PG_BACKFILL_FULL",
+                Severity::Warn,
+                "Low space hindering backfill (add storage if this doesn't resolve itself)",
+            ),
         ];
         let sum = self.pgs.total().stats;
         for (code, severity, title) in codes {
@@ -502,7 +520,10 @@ impl Core {
         let state = pg_state::text(r.state);
         let age = crate::format::time::age(u64::from(wall.sec.saturating_sub(r.last_active.sec)));
         if r.state & pg_state::ACTIVE == 0 && r.last_active != WallTime::ZERO {
-            return format!("pg {pg} is stuck inactive for {age}, current state {state}, last acting [{}]", acting.join(","));
+            return format!(
+                "pg {pg} is stuck inactive for {age}, current state {state}, last acting [{}]",
+                acting.join(",")
+            );
         }
         format!("pg {pg} is {state}, acting [{}]", acting.join(","))
     }
@@ -539,7 +560,9 @@ impl Core {
         for (code, check) in &health.checks {
             let level = if check.severity == Severity::Error { LogLevel::Error } else { LogLevel::Warn };
             match before.get(*code) {
-                None => self.log_cluster(turn, level, format!("Health check failed: {} ({code})", check.summary)),
+                None => {
+                    self.log_cluster(turn, level, format!("Health check failed: {} ({code})", check.summary))
+                }
                 Some(old) if *old != check.summary => {
                     self.log_cluster(turn, level, format!("Health check update: {} ({code})", check.summary));
                 }

@@ -35,8 +35,9 @@ pub struct Liveness {
 
 struct FailureReport {
     up_from: Epoch,
-    /// When the reporter last heard of it.
-    silent_since: Time,
+    /// When the report came, and how long the silence had lasted then.
+    at: Time,
+    silent_for: Duration,
 }
 
 impl Core {
@@ -204,15 +205,18 @@ impl Core {
             FailureKind::Recovered => self.withdraw_failure(report.failed, report.reporter),
             FailureKind::Refused => {
                 if self.may_mark_down(report.failed) {
-                    let text = format!("osd.{} reported immediately failed by osd.{}", report.failed, report.reporter);
+                    let text = format!(
+                        "osd.{} reported immediately failed by osd.{}",
+                        report.failed, report.reporter
+                    );
                     self.log_cluster(turn, LogLevel::Info, text);
                     self.mark_down_dead(turn, report.failed, true);
                 }
             }
             FailureKind::Silent { for_ms } => {
-                let silent_since = turn.now - Duration::from_millis(u64::from(for_ms));
+                let silent_for = Duration::from_millis(u64::from(for_ms));
                 let reports = self.liveness.failures.entry(report.failed).or_default();
-                let entry = FailureReport { up_from: report.up_from, silent_since };
+                let entry = FailureReport { up_from: report.up_from, at: turn.now, silent_for };
                 if reports.insert(report.reporter, entry).is_none() {
                     let text = format!("osd.{} reported failed by osd.{}", report.failed, report.reporter);
                     self.log_cluster(turn, LogLevel::Debug, text);
@@ -248,7 +252,7 @@ impl Core {
             let count = valid.clone().count();
             let others = map.osds().filter(|o| o != osd && self.osd.stays_up(*o)).count();
             let enough = count >= usize::try_from(wanted).unwrap_or(1).min(others.max(1));
-            let silent = valid.map(|(_, report)| turn.now.since(report.silent_since)).max();
+            let silent = valid.map(|(_, report)| report.silent_for + turn.now.since(report.at)).max();
             if enough && silent.is_some_and(|s| s >= grace) && self.may_mark_down(*osd) {
                 failed.push((*osd, count));
             }
@@ -404,7 +408,10 @@ impl Core {
             self.osd.toggle_state(osd, OsdState::AUTOOUT);
             self.osd.xinfo_mut(osd).old_weight = weight;
             self.osd.pending().new_last_in_change = turn.wall;
-            let text = format!("Marking osd.{osd} out (has been down for {} seconds)", turn.now.since(since).as_secs());
+            let text = format!(
+                "Marking osd.{osd} out (has been down for {} seconds)",
+                turn.now.since(since).as_secs()
+            );
             self.log_cluster(turn, LogLevel::Info, text);
         }
     }

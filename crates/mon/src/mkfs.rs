@@ -40,11 +40,8 @@ pub fn first_batch(options: &MkfsOptions) -> Result<Batch, MonError> {
 }
 
 fn first_mon_map(options: &MkfsOptions) -> MonMap {
-    let info = MonInfo {
-        name: options.name.clone(),
-        public_addrs: options.addrs.clone(),
-        ..MonInfo::default()
-    };
+    let info =
+        MonInfo { name: options.name.clone(), public_addrs: options.addrs.clone(), ..MonInfo::default() };
     MonMap {
         fsid: options.fsid,
         epoch: 1,

@@ -44,8 +44,7 @@ impl Core {
     pub fn create_pool(&mut self, turn: &Turn, wanted: &NewPool) -> Result<PoolId, Failure> {
         Self::check_pool_name(&wanted.name)?;
         if let Some((id, _)) = self.osd.map().pool_by_name(&wanted.name) {
-            return fail(Errno::EEXIST, format!("pool '{}' already exists", wanted.name))
-                .map(|()| id);
+            return fail(Errno::EEXIST, format!("pool '{}' already exists", wanted.name)).map(|()| id);
         }
         let size = match wanted.size {
             Some(size) if size > 0 => size,
@@ -97,10 +96,7 @@ impl Core {
             return Ok(());
         }
         if !self.config.bool("mon_allow_pool_size_one", false) {
-            return fail(
-                Errno::EPERM,
-                "configuring pool size as 1 is disabled by default.",
-            );
+            return fail(Errno::EPERM, "configuring pool size as 1 is disabled by default.");
         }
         if !confirmed {
             return Ok(());
@@ -114,7 +110,9 @@ impl Core {
         if i64::from(pg_num) > most {
             return fail(
                 Errno::ERANGE,
-                format!("'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon_max_pool_pg_num' for higher values)"),
+                format!(
+                    "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon_max_pool_pg_num' for higher values)"
+                ),
             );
         }
         let map = self.osd.map();
@@ -155,7 +153,12 @@ impl Core {
                 let count = i32::try_from(crush.rules.len()).unwrap_or(0);
                 match set.or_else(|| (0..count).find(is_replicated)) {
                     Some(number) => number,
-                    None => return fail(Errno::ENOENT, "No suitable CRUSH rule exists, check 'osd pool default crush *' config options"),
+                    None => {
+                        return fail(
+                            Errno::ENOENT,
+                            "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
+                        );
+                    }
                 }
             }
         };
@@ -215,7 +218,8 @@ impl Core {
     pub fn create_pool_snap(&mut self, turn: &Turn, id: PoolId, name: &str) -> Result<SnapId, Failure> {
         let Some(pool) = self.osd.map().pool(id) else { return fail(Errno::ENOENT, "no such pool") };
         if pool.flags.contains(PoolFlags::SELFMANAGED_SNAPS) {
-            let text = format!("pool {} is in selfmanaged snaps mode", self.osd.map().pool_name(id).unwrap_or("?"));
+            let text =
+                format!("pool {} is in selfmanaged snaps mode", self.osd.map().pool_name(id).unwrap_or("?"));
             return fail(Errno::EINVAL, text);
         }
         if pool.snap_by_name(name).is_some() {
@@ -324,9 +328,7 @@ impl Core {
                 self.remove_pool(request.pool);
                 Ok(None)
             }
-            PoolOpKind::CreateSnap => {
-                self.create_pool_snap(turn, request.pool, &request.name).map(|_| None)
-            }
+            PoolOpKind::CreateSnap => self.create_pool_snap(turn, request.pool, &request.name).map(|_| None),
             PoolOpKind::DeleteSnap => self.remove_pool_snap(request.pool, &request.name).map(|()| None),
             PoolOpKind::CreateUnmanagedSnap => {
                 let snap = self.create_unmanaged_snap(request.pool)?;
@@ -361,7 +363,11 @@ impl Core {
             if full {
                 self.log_cluster(turn, LogLevel::Warn, format!("pool '{name}' is full (reached quota)"));
             } else {
-                self.log_cluster(turn, LogLevel::Info, format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"));
+                self.log_cluster(
+                    turn,
+                    LogLevel::Info,
+                    format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"),
+                );
             }
         }
     }

@@ -23,13 +23,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(peer: Peer, opened: Time) -> Session {
-        Session {
-            peer,
-            hostname: String::new(),
-            opened,
-            subscriptions: BTreeMap::new(),
-            config_sent: None,
-        }
+        Session { peer, hostname: String::new(), opened, subscriptions: BTreeMap::new(), config_sent: None }
     }
 
     /// The OSD at the other end, if it is one.

@@ -18,7 +18,12 @@ const EPOCHS_PER_MESSAGE: u32 = 40;
 const LOG_ENTRIES_PER_MESSAGE: usize = 200;
 
 impl Core {
-    pub fn on_subscribe(&mut self, turn: &Turn, id: SessionId, request: MMonSubscribe) -> Result<(), MonError> {
+    pub fn on_subscribe(
+        &mut self,
+        turn: &Turn,
+        id: SessionId,
+        request: MMonSubscribe,
+    ) -> Result<(), MonError> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         if !request.hostname.is_empty() {
             session.hostname = request.hostname;
@@ -37,8 +42,12 @@ impl Core {
 
     /// Serves every session that waits for this map.
     pub fn publish(&mut self, turn: &Turn, name: &str) -> Result<(), MonError> {
-        let waiting: Vec<SessionId> =
-            self.sessions.iter().filter(|(_, s)| s.subscriptions.contains_key(name)).map(|(id, _)| *id).collect();
+        let waiting: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| s.subscriptions.contains_key(name))
+            .map(|(id, _)| *id)
+            .collect();
         for id in waiting {
             self.check_subscription(turn, id, name)?;
         }

@@ -1,1 +1,7 @@
+//! The monitor driven from outside, on a map store in memory.
 
+mod commands;
+mod harness;
+mod hostile;
+mod liveness;
+mod sessions;

@@ -113,7 +113,10 @@ mod tests {
         let path = dir.join("maps.redb");
         let mut store = RedbMapStore::open(&path).unwrap();
         assert_eq!(store.revision(), 0);
-        assert_eq!(store.commit(0, batch(&[("a/1", Some("x")), ("a/2", Some("y")), ("b", Some("z"))])), Ok(1));
+        assert_eq!(
+            store.commit(0, batch(&[("a/1", Some("x")), ("a/2", Some("y")), ("b", Some("z"))])),
+            Ok(1)
+        );
         assert_eq!(store.commit(1, batch(&[("a/1", None)])), Ok(2));
         let stale = store.commit(1, batch(&[("b", Some("lost"))]));
         assert_eq!(stale, Err(MapStoreError::Conflict { expected: 1, found: 2 }));

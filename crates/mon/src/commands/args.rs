@@ -12,7 +12,9 @@ impl Args {
     /// None unless it is an object with a prefix.
     pub fn parse(text: &str) -> Option<Args> {
         match serde_json::from_str(text) {
-            Ok(Value::Object(fields)) if fields.get("prefix").is_some_and(Value::is_string) => Some(Args(fields)),
+            Ok(Value::Object(fields)) if fields.get("prefix").is_some_and(Value::is_string) => {
+                Some(Args(fields))
+            }
             _ => None,
         }
     }
@@ -58,7 +60,9 @@ impl Args {
         }
         let text = self.string(name)?;
         let parsed = text.trim().parse::<i64>().ok();
-        match parsed.or_else(|| text.trim().parse::<f64>().ok().filter(|v| v.fract() == 0.0).map(|v| v as i64)) {
+        match parsed
+            .or_else(|| text.trim().parse::<f64>().ok().filter(|v| v.fract() == 0.0).map(|v| v as i64))
+        {
             Some(value) => Ok(Some(value)),
             None => fail(Errno::EINVAL, format!("{name}: '{text}' is not an integer")),
         }

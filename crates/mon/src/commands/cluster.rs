@@ -9,7 +9,12 @@ use wire::types::EntityType;
 pub const COMMANDS: &[Command] = &[
     Command { signature: "fsid", access: "mon r", help: "show the cluster's id", run: fsid },
     Command { signature: "versions", access: "mon r", help: "show the daemons' versions", run: versions },
-    Command { signature: "features", access: "mon r", help: "show what connected peers can do", run: features },
+    Command {
+        signature: "features",
+        access: "mon r",
+        help: "show what connected peers can do",
+        run: features,
+    },
     Command {
         signature: "time-sync-status",
         access: "mon r",
@@ -28,7 +33,12 @@ pub const COMMANDS: &[Command] = &[
         help: "report the cluster's whole state",
         run: report,
     },
-    Command { signature: "service dump", access: "service r", help: "dump the service map", run: service_dump },
+    Command {
+        signature: "service dump",
+        access: "service r",
+        help: "dump the service map",
+        run: service_dump,
+    },
     Command { signature: "service status", access: "service r", help: "show services", run: service_status },
     Command { signature: "fs ls", access: "fs r", help: "list file systems", run: fs_ls },
     Command {

@@ -105,11 +105,12 @@ fn remove(r: &mut Request) -> Outcome {
 
 fn get(r: &mut Request) -> Outcome {
     let who = r.args.string("who")?;
-    let entity = if who.contains('.') || matches!(who.as_str(), "mon" | "osd" | "mgr" | "mds" | "client" | "global") {
-        who
-    } else {
-        return fail(Errno::EINVAL, format!("unrecognized entity '{who}'"));
-    };
+    let entity =
+        if who.contains('.') || matches!(who.as_str(), "mon" | "osd" | "mgr" | "mds" | "client" | "global") {
+            who
+        } else {
+            return fail(Errno::EINVAL, format!("unrecognized entity '{who}'"));
+        };
     let host = host_of(r, &entity);
     let effective = r.core.config.effective(&entity, &host);
     let Some(key) = r.args.optional_string("key") else {

@@ -81,7 +81,9 @@ fn set(r: &mut Request) -> Outcome {
     if value.len() > VALUE_LEN_MAX {
         return fail(
             Errno::EFBIG,
-            format!("error: entry size limited to {VALUE_LEN_MAX} bytes. Use 'mon config key max entry size' to manually adjust"),
+            format!(
+                "error: entry size limited to {VALUE_LEN_MAX} bytes. Use 'mon config key max entry size' to manually adjust"
+            ),
         );
     }
     r.core.writes.put(format!("{}{key}", keys::CONFIG_KEY), value.clone());

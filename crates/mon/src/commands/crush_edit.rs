@@ -280,7 +280,10 @@ fn link(r: &mut Request) -> Outcome {
     let at = location(r)?;
     let id = r.core.osd.crush().require_item(&name)?;
     edit(r, |map| map.link_bucket(&name, &at))?;
-    Ok(Reply::status(format!("linked item id {id} name '{name}' to location {} in crush map", location_text(&at))))
+    Ok(Reply::status(format!(
+        "linked item id {id} name '{name}' to location {} in crush map",
+        location_text(&at)
+    )))
 }
 
 fn remove(r: &mut Request) -> Outcome {

@@ -101,10 +101,7 @@ fn class_ls_osd(r: &mut Request) -> Outcome {
     let class = r.args.string("class")?;
     let crush = r.core.osd.crush();
     let osds = crush.class_id(&class).map(|id| crush.devices_of_class(id)).unwrap_or_default();
-    Ok(r.json_or(
-        || Json::array(osds.iter().copied()),
-        || osds.iter().map(|id| format!("{id}\n")).collect(),
-    ))
+    Ok(r.json_or(|| Json::array(osds.iter().copied()), || osds.iter().map(|id| format!("{id}\n")).collect()))
 }
 
 fn ls(r: &mut Request) -> Outcome {
@@ -133,9 +130,11 @@ fn get_device_class(r: &mut Request) -> Outcome {
         found.push((osd, crush.item_class(osd.0).unwrap_or("").to_string()));
     }
     let json = || {
-        Json::array(found.iter().map(|(osd, class)| {
-            Json::object().with("osd", osd.0).with("device_class", class.as_str())
-        }))
+        Json::array(
+            found
+                .iter()
+                .map(|(osd, class)| Json::object().with("osd", osd.0).with("device_class", class.as_str())),
+        )
     };
     Ok(r.json_or(json, || found.iter().map(|(_, class)| format!("{class}\n")).collect()))
 }

@@ -16,18 +16,38 @@ pub const COMMANDS: &[Command] = &[
         run: mgr_dump,
     },
     Command { signature: "mgr stat", access: "mgr r", help: "summarize the managers", run: mgr_stat },
-    Command { signature: "mgr services", access: "mgr r", help: "list the manager's services", run: mgr_services },
-    Command { signature: "mgr module ls", access: "mgr r", help: "list the manager's modules", run: mgr_module_ls },
+    Command {
+        signature: "mgr services",
+        access: "mgr r",
+        help: "list the manager's services",
+        run: mgr_services,
+    },
+    Command {
+        signature: "mgr module ls",
+        access: "mgr r",
+        help: "list the manager's modules",
+        run: mgr_module_ls,
+    },
     Command {
         signature: "mgr metadata name=who,type=CephString,req=false",
         access: "mgr r",
         help: "show what managers say of themselves",
         run: mgr_metadata,
     },
-    Command { signature: "mgr versions", access: "mgr r", help: "show the managers' versions", run: mgr_versions },
+    Command {
+        signature: "mgr versions",
+        access: "mgr r",
+        help: "show the managers' versions",
+        run: mgr_versions,
+    },
     Command { signature: "device ls", access: "mgr r", help: "list devices by daemon", run: device_ls },
     Command { signature: "crash ls", access: "mgr r", help: "list crashes", run: unsupported },
-    Command { signature: "balancer status", access: "mgr r", help: "show the balancer's state", run: balancer_status },
+    Command {
+        signature: "balancer status",
+        access: "mgr r",
+        help: "show the balancer's state",
+        run: balancer_status,
+    },
     Command {
         signature: "osd pool autoscale-status name=format,type=CephString,req=false",
         access: "mgr r",
@@ -100,7 +120,8 @@ fn mgr_versions(r: &mut Request) -> Outcome {
 }
 
 fn device_ls(r: &mut Request) -> Outcome {
-    let table = Table::new().columns(Align::Left, &["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"]);
+    let table =
+        Table::new().columns(Align::Left, &["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"]);
     Ok(r.json_or(|| Json::Array(vec![]), || table.render()))
 }
 

@@ -202,9 +202,7 @@ pub fn on_mon_command(core: &mut Core, turn: &mut Turn, id: SessionId, tid: u64,
     };
     let (result, reply) = match outcome {
         Ok(reply) => (0, reply),
-        Err(failure) => {
-            (failure.errno.negative(), Reply { status: failure.status, output: failure.output })
-        }
+        Err(failure) => (failure.errno.negative(), Reply { status: failure.status, output: failure.output }),
     };
     let ack = MMonCommandAck {
         version: u64::from(core.osd.coming_epoch().0),

@@ -35,7 +35,12 @@ pub const COMMANDS: &[Command] = &[
         help: "show what monitors say of themselves",
         run: mon_metadata,
     },
-    Command { signature: "mon versions", access: "mon r", help: "show the monitors' versions", run: mon_versions },
+    Command {
+        signature: "mon versions",
+        access: "mon r",
+        help: "show the monitors' versions",
+        run: mon_versions,
+    },
     Command { signature: "quorum_status", access: "mon r", help: "show the quorum", run: quorum_status },
     Command {
         signature: "mon feature ls name=with_value,type=CephChoices,strings=--with-value,req=false",

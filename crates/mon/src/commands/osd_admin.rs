@@ -136,7 +136,12 @@ fn setmaxosd(r: &mut Request) -> Outcome {
     let wanted = r.args.int("newmax")?;
     let wanted = match i32::try_from(wanted) {
         Ok(n) if (0..=OSD_ID_MAX).contains(&n) => n,
-        _ => return fail(Errno::ERANGE, format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({OSD_ID_MAX})")),
+        _ => {
+            return fail(
+                Errno::ERANGE,
+                format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({OSD_ID_MAX})"),
+            );
+        }
     };
     let map = r.core.osd.map();
     if let Some(osd) = map.osds().find(|osd| osd.0 >= wanted) {
@@ -225,7 +230,9 @@ fn check_destroy(r: &Request, word: &str) -> Result<OsdId, Failure> {
     if !r.args.flag("yes_i_really_mean_it") && !r.args.flag("force") {
         return fail(
             Errno::EPERM,
-            format!("Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do want to {word} this OSD."),
+            format!(
+                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do want to {word} this OSD."
+            ),
         );
     }
     if r.core.osd.map().is_up(osd) {
@@ -320,7 +327,9 @@ fn set_min_compat_client(r: &mut Request) -> Outcome {
     if wanted < needed {
         return fail(
             Errno::EPERM,
-            format!("osdmap current utilizes features that require {needed}; cannot set require_min_compat_client below that to {wanted}"),
+            format!(
+                "osdmap current utilizes features that require {needed}; cannot set require_min_compat_client below that to {wanted}"
+            ),
         );
     }
     r.core.osd.pending().new_require_min_compat_client = wanted;
@@ -348,10 +357,9 @@ fn parse_addr(text: &str) -> Option<EntityAddr> {
         Some((socket, nonce)) => (socket, nonce.parse().ok()?),
         None => (bare, 0),
     };
-    let socket = socket
-        .parse()
-        .ok()
-        .or_else(|| socket.trim_matches(['[', ']']).parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0)))?;
+    let socket = socket.parse().ok().or_else(|| {
+        socket.trim_matches(['[', ']']).parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0))
+    })?;
     // Kept out whatever protocol it speaks.
     Some(EntityAddr { kind: AddrType::Any, nonce, socket: Some(socket) })
 }

@@ -162,8 +162,19 @@ fn flag_of(key: &str) -> Option<(OsdMapFlags, &'static str)> {
         return Some((OsdMapFlags::PAUSERD | OsdMapFlags::PAUSEWR, "pauserd,pausewr"));
     }
     const SETTABLE: [&str; 13] = [
-        "full", "noup", "nodown", "noout", "noin", "nobackfill", "norebalance", "norecover", "noscrub",
-        "nodeep-scrub", "notieragent", "nosnaptrim", "pglog_hardlimit",
+        "full",
+        "noup",
+        "nodown",
+        "noout",
+        "noin",
+        "nobackfill",
+        "norebalance",
+        "norecover",
+        "noscrub",
+        "nodeep-scrub",
+        "notieragent",
+        "nosnaptrim",
+        "pglog_hardlimit",
     ];
     let name = SETTABLE.into_iter().find(|name| *name == key)?;
     Some((OsdMapFlags::from_name(name)?, name))
@@ -260,7 +271,12 @@ fn change_group(r: &mut Request, on: bool) -> Outcome {
             "noup" | "nodown" | "noin" | "noout" => {
                 bits.insert(OsdState::from_name(name).unwrap_or_default());
             }
-            _ => return fail(Errno::EINVAL, format!("unrecognized flag '{name}', must be one of {{noup,nodown,noin,noout}}")),
+            _ => {
+                return fail(
+                    Errno::EINVAL,
+                    format!("unrecognized flag '{name}', must be one of {{noup,nodown,noin,noout}}"),
+                );
+            }
         }
     }
     let who = r.args.strings("who");

@@ -28,7 +28,12 @@ pub const COMMANDS: &[Command] = &[
         help: "show which OSDs others wait for",
         run: blocked_by,
     },
-    Command { signature: "osd utilization", access: "osd r", help: "show how evenly PGs are spread", run: utilization },
+    Command {
+        signature: "osd utilization",
+        access: "osd r",
+        help: "show how evenly PGs are spread",
+        run: utilization,
+    },
     Command {
         signature: "osd pool stats name=pool_name,type=CephPoolname,req=false",
         access: "osd r",
@@ -53,7 +58,12 @@ pub const COMMANDS: &[Command] = &[
         help: "show OSDs with their load",
         run: osd_status,
     },
-    Command { signature: "osd numa-status", access: "osd r", help: "show OSDs' NUMA nodes", run: numa_status },
+    Command {
+        signature: "osd numa-status",
+        access: "osd r",
+        help: "show OSDs' NUMA nodes",
+        run: numa_status,
+    },
 ];
 
 // ---- osd df ----
@@ -204,17 +214,16 @@ fn push_kib(json: &mut Json, prefix: &str, space: &Space) {
 fn df_text(r: &Request, f: &Figures, as_tree: bool) -> String {
     let (map, crush) = (r.core.osd.map(), r.core.osd.crush());
     let mut table = Table::new().column("ID", Align::Left, Align::Right);
-    for heading in
-        ["CLASS", "WEIGHT", "REWEIGHT", "SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE", "VAR", "PGS", "STATUS"]
-    {
+    for heading in [
+        "CLASS", "WEIGHT", "REWEIGHT", "SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE", "VAR",
+        "PGS", "STATUS",
+    ] {
         table = table.column(heading, Align::Left, Align::Right);
     }
     if as_tree {
         table = table.column("TYPE NAME", Align::Left, Align::Left);
     }
-    let cells = |s: &Space| {
-        [s.total, s.used(), s.data, s.omap, s.internal, s.available].map(bytes)
-    };
+    let cells = |s: &Space| [s.total, s.used(), s.data, s.omap, s.internal, s.available].map(bytes);
     for u in &f.rows {
         let id = u.item.id;
         let is_osd = id >= 0;
@@ -229,7 +238,16 @@ fn df_text(r: &Request, f: &Figures, as_tree: bool) -> String {
         row.push(two(u.percent()));
         row.push(two(if f.average > 0.0 { u.percent() / f.average } else { 0.0 }));
         row.push(if is_osd { u.pgs.to_string() } else { "-".into() });
-        row.push(if !is_osd { "" } else if map.is_up(osd) { "up" } else { "down" }.into());
+        row.push(
+            if !is_osd {
+                ""
+            } else if map.is_up(osd) {
+                "up"
+            } else {
+                "down"
+            }
+            .into(),
+        );
         if as_tree {
             let indent = "    ".repeat(u.item.depth);
             let name = crush.name(id).map_or_else(|| format!("osd.{id}"), str::to_string);
@@ -295,8 +313,7 @@ fn blocked_by(r: &mut Request) -> Outcome {
         }
     }
     let json = || {
-        let infos =
-            counts.iter().map(|(osd, n)| Json::object().with("id", osd.0).with("num_blocked", *n));
+        let infos = counts.iter().map(|(osd, n)| Json::object().with("id", osd.0).with("num_blocked", *n));
         let infos = Json::object().with("osd_blocked_by_infos", Json::array(infos));
         Json::object().with("pg_ready", true).with("osd_blocked_by", infos)
     };
@@ -341,7 +358,15 @@ fn utilization(r: &mut Request) -> Outcome {
     let text = || {
         format!(
             "avg {}\nstddev {} (expected baseline {})\nmin osd.{} with {} pgs ({} * mean)\nmax osd.{} with {} pgs ({} * mean)\n",
-            g(average), g(deviation), g(expected), min.0, min.1, share(min.1), max.0, max.1, share(max.1)
+            g(average),
+            g(deviation),
+            g(expected),
+            min.0,
+            min.1,
+            share(min.1),
+            max.0,
+            max.1,
+            share(max.1)
         )
     };
     Ok(r.json_or(json, text))
@@ -486,10 +511,7 @@ fn safe_to_destroy(r: &mut Request) -> Outcome {
     let map = r.core.osd.map();
     let unknown = r.core.pgs.unknown(map).len();
     if unknown > 0 {
-        return fail(
-            Errno::EAGAIN,
-            format!("{unknown} pgs have unknown state; cannot draw any conclusions"),
-        );
+        return fail(Errno::EAGAIN, format!("{unknown} pgs have unknown state; cannot draw any conclusions"));
     }
     let all_clean = r.core.pgs.pgs().all(|e| e.has(pg_state::ACTIVE) && e.has(pg_state::CLEAN));
     let (mut safe, mut active, mut missing, mut stored) = (vec![], vec![], vec![], vec![]);
@@ -502,7 +524,13 @@ fn safe_to_destroy(r: &mut Request) -> Outcome {
             mapped += pgs;
             active.push(osd.0);
         } else if r.core.pgs.osd(*osd).is_none() {
-            if map.is_up(*osd) { missing.push(osd.0) } else if all_clean { safe.push(osd.0) } else { missing.push(osd.0) }
+            if map.is_up(*osd) {
+                missing.push(osd.0)
+            } else if all_clean {
+                safe.push(osd.0)
+            } else {
+                missing.push(osd.0)
+            }
         } else if !all_clean {
             stored.push(osd.0);
         } else {
@@ -519,18 +547,27 @@ fn safe_to_destroy(r: &mut Request) -> Outcome {
     }
     let list = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     if !active.is_empty() {
-        return fail(Errno::EBUSY, format!("OSD(s) {} have {mapped} pgs currently mapped to them. ", list(&active)));
+        return fail(
+            Errno::EBUSY,
+            format!("OSD(s) {} have {mapped} pgs currently mapped to them. ", list(&active)),
+        );
     }
     if !missing.is_empty() {
         return fail(
             Errno::EAGAIN,
-            format!("OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions. ", list(&missing)),
+            format!(
+                "OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions. ",
+                list(&missing)
+            ),
         );
     }
     if !stored.is_empty() {
         return fail(
             Errno::EBUSY,
-            format!("OSD(s) {} last reported they still store some PG data, and not all PGs are active+clean; we cannot be sure they aren't still needed.", list(&stored)),
+            format!(
+                "OSD(s) {} last reported they still store some PG data, and not all PGs are active+clean; we cannot be sure they aren't still needed.",
+                list(&stored)
+            ),
         );
     }
     Ok(Reply::status(format!("OSD(s) {} are safe to destroy without reducing data durability.", list(&safe))))
@@ -551,7 +588,13 @@ fn osd_status(r: &mut Request) -> Outcome {
         let space = r.core.pgs.osd_space(map, osd);
         let host = r.core.metadata.get(&osd).and_then(|m| m.get("hostname")).cloned().unwrap_or_default();
         let state = map.state(osd).to_string();
-        table.row([osd.to_string(), host.clone(), bytes(space.used()), bytes(space.available), state.clone()]);
+        table.row([
+            osd.to_string(),
+            host.clone(),
+            bytes(space.used()),
+            bytes(space.available),
+            state.clone(),
+        ]);
         list.push(
             Json::object()
                 .with("id", osd.0)
@@ -566,11 +609,15 @@ fn osd_status(r: &mut Request) -> Outcome {
 
 fn numa_status(r: &mut Request) -> Outcome {
     let map = r.core.osd.map();
-    let host = |osd: OsdId| {
-        r.core.metadata.get(&osd).and_then(|m| m.get("hostname")).cloned().unwrap_or_default()
+    let host =
+        |osd: OsdId| r.core.metadata.get(&osd).and_then(|m| m.get("hostname")).cloned().unwrap_or_default();
+    let json = || {
+        Json::array(
+            map.osds()
+                .map(|osd| Json::object().with("osd", osd.0).with("host", host(osd)))
+                .collect::<Vec<_>>(),
+        )
     };
-    let json =
-        || Json::array(map.osds().map(|osd| Json::object().with("osd", osd.0).with("host", host(osd))).collect::<Vec<_>>());
     let text = || {
         let mut table = Table::new()
             .column("OSD", Align::Left, Align::Right)

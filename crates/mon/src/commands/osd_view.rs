@@ -65,7 +65,12 @@ pub const COMMANDS: &[Command] = &[
         help: "fetch the CRUSH map's bytes",
         run: getcrushmap,
     },
-    Command { signature: "osd getmaxosd", access: "osd r", help: "show the bound of OSD ids", run: getmaxosd },
+    Command {
+        signature: "osd getmaxosd",
+        access: "osd r",
+        help: "show the bound of OSD ids",
+        run: getmaxosd,
+    },
     Command {
         signature: "osd map name=pool,type=CephPoolname name=object,type=CephObjectname name=nspace,type=CephString,req=false",
         access: "osd r",
@@ -79,7 +84,12 @@ pub const COMMANDS: &[Command] = &[
         help: "show how old clients may be",
         run: min_compat_client,
     },
-    Command { signature: "osd blocklist ls", access: "osd r", help: "list addresses kept out", run: blocklist_ls },
+    Command {
+        signature: "osd blocklist ls",
+        access: "osd r",
+        help: "list addresses kept out",
+        run: blocklist_ls,
+    },
     Command {
         signature: "osd blacklist ls",
         access: "osd r",
@@ -195,7 +205,12 @@ fn osd_find(r: &mut Request) -> Outcome {
         .with("addrs", from_serde(&dump::addrs(&addrs)))
         .with("osd_fsid", map.uuid(osd).unwrap_or_default().to_string());
     if let Some(metadata) = r.core.metadata.get(&osd) {
-        for (field, key) in [("host", "hostname"), ("pod_name", "pod_name"), ("pod_namespace", "pod_namespace"), ("container_name", "container_name")] {
+        for (field, key) in [
+            ("host", "hostname"),
+            ("pod_name", "pod_name"),
+            ("pod_namespace", "pod_namespace"),
+            ("container_name", "container_name"),
+        ] {
             if let Some(value) = metadata.get(key) {
                 json.push(field, value.as_str());
             }
@@ -209,9 +224,9 @@ fn osd_find(r: &mut Request) -> Outcome {
 }
 
 fn metadata_json(osd: OsdId, metadata: &BTreeMap<String, String>) -> Json {
-    metadata.iter().fold(Json::object().with("id", osd.0), |json, (key, value)| {
-        json.with(key.as_str(), value.as_str())
-    })
+    metadata
+        .iter()
+        .fold(Json::object().with("id", osd.0), |json, (key, value)| json.with(key.as_str(), value.as_str()))
 }
 
 fn osd_metadata(r: &mut Request) -> Outcome {
@@ -320,9 +335,11 @@ fn osd_map(r: &mut Request) -> Outcome {
 fn lspools(r: &mut Request) -> Outcome {
     let names = &r.core.osd.map().pool_names;
     let json = || {
-        Json::array(names.iter().map(|(id, name)| {
-            Json::object().with("poolnum", id.0).with("poolname", name.as_str())
-        }))
+        Json::array(
+            names
+                .iter()
+                .map(|(id, name)| Json::object().with("poolnum", id.0).with("poolname", name.as_str())),
+        )
     };
     let text = || names.iter().map(|(id, name)| format!("{id} {name}\n")).collect();
     Ok(r.json_or(json, text))
@@ -363,4 +380,3 @@ fn profile_get(r: &mut Request) -> Outcome {
         || profile.iter().map(|(key, value)| format!("{key}={value}\n")).collect(),
     ))
 }
-

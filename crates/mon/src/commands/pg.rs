@@ -149,7 +149,9 @@ fn stat(r: &mut Request) -> Outcome {
                 out.push_str(&format!("; {}", crate::health::share(part, whole, word)));
             }
         }
-        for text in [super::status::client_text(&rates), super::status::recovery_text(&rates)].into_iter().flatten() {
+        for text in
+            [super::status::client_text(&rates), super::status::recovery_text(&rates)].into_iter().flatten()
+        {
             out.push_str(&format!("; {text}"));
         }
         out.push('\n');
@@ -215,7 +217,9 @@ fn set_with_primary(osds: &[OsdId], primary: OsdId) -> String {
 
 fn pg_table(wall: WallTime, entries: &[&PgEntry]) -> String {
     let mut table = Table::new().column("PG", Align::Left, Align::Left);
-    for heading in ["OBJECTS", "DEGRADED", "MISPLACED", "UNFOUND", "BYTES", "OMAP_BYTES*", "OMAP_KEYS*", "LOG"] {
+    for heading in
+        ["OBJECTS", "DEGRADED", "MISPLACED", "UNFOUND", "BYTES", "OMAP_BYTES*", "OMAP_KEYS*", "LOG"]
+    {
         table = table.column(heading, Align::Left, Align::Right);
     }
     table = table.column("STATE", Align::Left, Align::Left);
@@ -225,8 +229,16 @@ fn pg_table(wall: WallTime, entries: &[&PgEntry]) -> String {
     table = table.columns(Align::Left, &["UP", "ACTING", "SCRUB_STAMP", "DEEP_SCRUB_STAMP"]);
     for e in entries {
         let p = &e.report;
-        let counts =
-            [p.objects, p.degraded, p.misplaced, p.unfound, p.bytes, p.omap_bytes, p.omap_keys, p.log_entries];
+        let counts = [
+            p.objects,
+            p.degraded,
+            p.misplaced,
+            p.unfound,
+            p.bytes,
+            p.omap_bytes,
+            p.omap_keys,
+            p.log_entries,
+        ];
         let mut row = vec![p.pg.to_string()];
         row.extend(counts.map(|n| n.to_string()));
         row.push(pg_state::text(p.state));
@@ -493,30 +505,44 @@ fn push_osd_figures(json: &mut Json, space: &Space, peers: &[OsdId], latency_us:
 
 fn pools_json(r: &Request) -> Json {
     let map = r.core.osd.map();
-    Json::array(map.pools.iter().map(|(id, pool)| {
-        let mut json = Json::object().with("poolid", id.0).with("num_pg", pool.pg_num);
-        push_pool_stat(&mut json, &r.core.pgs.pool_stat(*id));
-        json
-    }).collect::<Vec<_>>())
+    Json::array(
+        map.pools
+            .iter()
+            .map(|(id, pool)| {
+                let mut json = Json::object().with("poolid", id.0).with("num_pg", pool.pg_num);
+                push_pool_stat(&mut json, &r.core.pgs.pool_stat(*id));
+                json
+            })
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn osds_json(r: &Request) -> Json {
     let (map, pgs) = (r.core.osd.map(), &r.core.pgs);
     let mut osds: Vec<_> = pgs.osds().collect();
     osds.reverse();
-    Json::array(osds.into_iter().map(|(osd, stat)| {
-        let up_from = map.info(osd).map_or(0, |i| i.up_from.0);
-        let mut json = Json::object()
-            .with("osd", osd.0)
-            .with("up_from", up_from)
-            .with("seq", 0)
-            .with("num_pgs", pgs.pgs_on(osd))
-            .with("num_osds", 1)
-            .with("num_per_pool_osds", 1)
-            .with("num_per_pool_omap_osds", 1);
-        push_osd_figures(&mut json, &pgs.osd_space(map, osd), &stat.hb_peers, stat.load.commit_latency_us);
-        json
-    }).collect::<Vec<_>>())
+    Json::array(
+        osds.into_iter()
+            .map(|(osd, stat)| {
+                let up_from = map.info(osd).map_or(0, |i| i.up_from.0);
+                let mut json = Json::object()
+                    .with("osd", osd.0)
+                    .with("up_from", up_from)
+                    .with("seq", 0)
+                    .with("num_pgs", pgs.pgs_on(osd))
+                    .with("num_osds", 1)
+                    .with("num_per_pool_osds", 1)
+                    .with("num_per_pool_omap_osds", 1);
+                push_osd_figures(
+                    &mut json,
+                    &pgs.osd_space(map, osd),
+                    &stat.hb_peers,
+                    stat.load.commit_latency_us,
+                );
+                json
+            })
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn dump_text(r: &Request, has: &dyn Fn(&str) -> bool) -> String {
@@ -559,17 +585,45 @@ fn dump_text(r: &Request, has: &dyn Fn(&str) -> bool) -> String {
 fn full_table(entries: &[&PgEntry]) -> String {
     let mut table = Table::new().column("PG_STAT", Align::Left, Align::Left);
     for heading in [
-        "OBJECTS", "MISSING_ON_PRIMARY", "DEGRADED", "MISPLACED", "UNFOUND", "BYTES", "OMAP_BYTES*", "OMAP_KEYS*",
-        "LOG", "DISK_LOG", "STATE", "STATE_STAMP", "VERSION", "REPORTED", "UP", "UP_PRIMARY", "ACTING",
-        "ACTING_PRIMARY", "LAST_SCRUB", "SCRUB_STAMP", "LAST_DEEP_SCRUB", "DEEP_SCRUB_STAMP", "SNAPTRIMQ_LEN",
+        "OBJECTS",
+        "MISSING_ON_PRIMARY",
+        "DEGRADED",
+        "MISPLACED",
+        "UNFOUND",
+        "BYTES",
+        "OMAP_BYTES*",
+        "OMAP_KEYS*",
+        "LOG",
+        "DISK_LOG",
+        "STATE",
+        "STATE_STAMP",
+        "VERSION",
+        "REPORTED",
+        "UP",
+        "UP_PRIMARY",
+        "ACTING",
+        "ACTING_PRIMARY",
+        "LAST_SCRUB",
+        "SCRUB_STAMP",
+        "LAST_DEEP_SCRUB",
+        "DEEP_SCRUB_STAMP",
+        "SNAPTRIMQ_LEN",
     ] {
         table = table.column(heading, Align::Left, Align::Right);
     }
     for e in entries {
         let p = &e.report;
         let counts = [
-            p.objects, p.missing_on_primary, p.degraded, p.misplaced, p.unfound, p.bytes, p.omap_bytes, p.omap_keys,
-            p.log_entries, p.log_entries,
+            p.objects,
+            p.missing_on_primary,
+            p.degraded,
+            p.misplaced,
+            p.unfound,
+            p.bytes,
+            p.omap_bytes,
+            p.omap_keys,
+            p.log_entries,
+            p.log_entries,
         ];
         let mut row = vec![p.pg.to_string()];
         row.extend(counts.map(|n| n.to_string()));
@@ -614,8 +668,16 @@ fn brief_table(entries: &[&PgEntry]) -> String {
 
 fn count_columns(first: &str) -> Table {
     let headings = [
-        "OBJECTS", "MISSING_ON_PRIMARY", "DEGRADED", "MISPLACED", "UNFOUND", "BYTES", "OMAP_BYTES*", "OMAP_KEYS*",
-        "LOG", "DISK_LOG",
+        "OBJECTS",
+        "MISSING_ON_PRIMARY",
+        "DEGRADED",
+        "MISPLACED",
+        "UNFOUND",
+        "BYTES",
+        "OMAP_BYTES*",
+        "OMAP_KEYS*",
+        "LOG",
+        "DISK_LOG",
     ];
     headings.into_iter().fold(Table::new().column(first, Align::Left, Align::Left), |table, heading| {
         table.column(heading, Align::Left, Align::Right)
@@ -699,7 +761,8 @@ fn dump_stuck(r: &mut Request) -> Outcome {
     if kinds.is_empty() {
         kinds = vec!["unclean".into()];
     }
-    let threshold = r.args.optional_int("threshold")?.and_then(|t| u64::try_from(t).ok()).unwrap_or(STUCK_SECONDS);
+    let threshold =
+        r.args.optional_int("threshold")?.and_then(|t| u64::try_from(t).ok()).unwrap_or(STUCK_SECONDS);
     let old = |since: WallTime| u64::from(r.turn.wall.sec.saturating_sub(since.sec)) >= threshold;
     let stuck = |e: &PgEntry, kind: &str| match kind {
         "inactive" => !e.has(pg_state::ACTIVE) && old(e.report.last_active),

@@ -127,7 +127,9 @@ fn create(r: &mut Request) -> Outcome {
     {
         return fail(
             Errno::ERANGE,
-            format!("'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pgs}"),
+            format!(
+                "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pgs}"
+            ),
         );
     }
     let size = match r.args.optional_int("size")? {
@@ -206,7 +208,9 @@ fn rename(r: &mut Request) -> Outcome {
     let Some((id, _)) = map.pool_by_name(&from) else {
         // Said twice, it has been done already.
         if target {
-            return Ok(Reply::status(format!("pool '{from}' does not exist; pool '{to}' does -- assuming successful rename")));
+            return Ok(Reply::status(format!(
+                "pool '{from}' does not exist; pool '{to}' does -- assuming successful rename"
+            )));
         }
         return fail(Errno::ENOENT, format!("unrecognized pool '{from}'"));
     };
@@ -302,7 +306,10 @@ fn app_enable(r: &mut Request) -> Outcome {
     let app = r.args.string("app")?;
     let mut apps = applications(r, id);
     if app.is_empty() || app.len() > APPLICATION_LEN_MAX {
-        return fail(Errno::EINVAL, format!("application name '{app}' is empty or too long; max length {APPLICATION_LEN_MAX}"));
+        return fail(
+            Errno::EINVAL,
+            format!("application name '{app}' is empty or too long; max length {APPLICATION_LEN_MAX}"),
+        );
     }
     if !apps.contains_key(&app) {
         if !apps.is_empty() && !r.args.flag("yes_i_really_mean_it") {
@@ -314,7 +321,10 @@ fn app_enable(r: &mut Request) -> Outcome {
             );
         }
         if apps.len() >= APPLICATIONS_MAX {
-            return fail(Errno::EINVAL, format!("too many enabled applications on pool '{name}'; max {APPLICATIONS_MAX}"));
+            return fail(
+                Errno::EINVAL,
+                format!("too many enabled applications on pool '{name}'; max {APPLICATIONS_MAX}"),
+            );
         }
         apps.insert(app.clone(), BTreeMap::new());
         store_applications(r, id, apps);
@@ -332,7 +342,9 @@ fn app_disable(r: &mut Request) -> Outcome {
     if !r.args.flag("yes_i_really_mean_it") {
         return fail(
             Errno::EPERM,
-            format!("Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway"),
+            format!(
+                "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway"
+            ),
         );
     }
     apps.remove(&app);
@@ -350,10 +362,16 @@ fn app_set(r: &mut Request) -> Outcome {
     let mut apps = applications(r, id);
     let Some(notes) = apps.get_mut(&app) else { return not_enabled(&app, &name) };
     if key.is_empty() || key.len() > APPLICATION_LEN_MAX || value.len() > APPLICATION_LEN_MAX {
-        return fail(Errno::EINVAL, format!("key or value is empty or too long; max length {APPLICATION_LEN_MAX}"));
+        return fail(
+            Errno::EINVAL,
+            format!("key or value is empty or too long; max length {APPLICATION_LEN_MAX}"),
+        );
     }
     if !notes.contains_key(&key) && notes.len() >= APPLICATION_KEYS_MAX {
-        return fail(Errno::EINVAL, format!("too many keys set for application '{app}' on pool '{name}'; max {APPLICATION_KEYS_MAX}"));
+        return fail(
+            Errno::EINVAL,
+            format!("too many keys set for application '{app}' on pool '{name}'; max {APPLICATION_KEYS_MAX}"),
+        );
     }
     notes.insert(key.clone(), value.clone());
     store_applications(r, id, apps);
@@ -401,7 +419,9 @@ fn app_get(r: &mut Request) -> Outcome {
     };
     match notes.get(&key) {
         Some(value) => Ok(Reply::text(format!("{value}\n"))),
-        None => fail(Errno::ENOENT, format!("application '{app}' on pool '{name}' does not have key '{key}'")),
+        None => {
+            fail(Errno::ENOENT, format!("application '{app}' on pool '{name}' does not have key '{key}'"))
+        }
     }
 }
 

@@ -101,7 +101,10 @@ fn value(r: &Request, _: PoolId, pool: &PgPool, var: &str) -> Result<Json, Failu
         }
         .into(),
         "erasure_code_profile" | "allow_ec_overwrites" => {
-            return fail(Errno::EINVAL, format!("pool '{name}' is not a erasure pool: variable not applicable"));
+            return fail(
+                Errno::EINVAL,
+                format!("pool '{name}' is not a erasure pool: variable not applicable"),
+            );
         }
         _ if is_tier_variable(var) => {
             return fail(Errno::EACCES, format!("pool '{name}' is not a tier pool: variable not applicable"));
@@ -134,7 +137,12 @@ fn set(r: &mut Request) -> Outcome {
 fn int(text: &str) -> Result<i64, Failure> {
     match text.trim().parse() {
         Ok(value) => Ok(value),
-        Err(_) => fail(Errno::EINVAL, format!("error parsing integer value '{text}': Expected option value to be integer, got '{text}'")),
+        Err(_) => fail(
+            Errno::EINVAL,
+            format!(
+                "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
+            ),
+        ),
     }
 }
 
@@ -145,7 +153,14 @@ fn boolean(text: &str) -> Result<bool, Failure> {
     }
 }
 
-fn change(r: &Request, id: PoolId, name: &str, pool: &mut PgPool, var: &str, text: &str) -> Result<(), Failure> {
+fn change(
+    r: &Request,
+    id: PoolId,
+    name: &str,
+    pool: &mut PgPool,
+    var: &str,
+    text: &str,
+) -> Result<(), Failure> {
     if let Some((_, flag)) = FLAGS.iter().find(|(flag_name, _)| *flag_name == var) {
         let on = boolean(text)?;
         if *flag == PoolFlags::HASHPSPOOL && !r.args.flag("yes_i_really_mean_it") {
@@ -186,10 +201,13 @@ fn change(r: &Request, id: PoolId, name: &str, pool: &mut PgPool, var: &str, tex
             };
             Ok(())
         }
-        "allow_ec_overwrites" => fail(Errno::EINVAL, "ec overwrites can only be enabled for an erasure coded pool"),
-        _ if is_tier_variable(var) => {
-            fail(Errno::EOPNOTSUPP, format!("pool '{name}': cache tiers are not supported, so '{var}' means nothing"))
+        "allow_ec_overwrites" => {
+            fail(Errno::EINVAL, "ec overwrites can only be enabled for an erasure coded pool")
         }
+        _ if is_tier_variable(var) => fail(
+            Errno::EOPNOTSUPP,
+            format!("pool '{name}': cache tiers are not supported, so '{var}' means nothing"),
+        ),
         _ => fail(Errno::EINVAL, format!("unrecognized variable '{var}'")),
     }
 }
@@ -215,13 +233,20 @@ fn set_option(pool: &mut PgPool, opt: &PoolOpt, text: &str) -> Result<(), Failur
         PoolOptValue::Int(v) => *v == 0,
         PoolOptValue::Double(v) => *v == 0.0,
     };
-    if is_zero { drop(pool.opts.unset(opt.key)) } else { pool.opts.set(opt.key, value) }
+    if is_zero {
+        pool.opts.unset(opt.key);
+    } else {
+        pool.opts.set(opt.key, value);
+    }
     Ok(())
 }
 
 fn set_size(r: &Request, id: PoolId, pool: &mut PgPool, size: i64) -> Result<(), Failure> {
     if pool.flags.contains(PoolFlags::NOSIZECHANGE) {
-        return fail(Errno::EPERM, "pool size change is disabled; you must unset nosizechange flag for the pool first");
+        return fail(
+            Errno::EPERM,
+            "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
     }
     let size = match u8::try_from(size) {
         Ok(size @ 1..=10) => size,
@@ -253,20 +278,32 @@ fn set_size(r: &Request, id: PoolId, pool: &mut PgPool, size: i64) -> Result<(),
 
 fn set_min_size(pool: &mut PgPool, min_size: i64) -> Result<(), Failure> {
     if pool.flags.contains(PoolFlags::NOSIZECHANGE) {
-        return fail(Errno::EPERM, "pool min size change is disabled; you must unset nosizechange flag for the pool first");
+        return fail(
+            Errno::EPERM,
+            "pool min size change is disabled; you must unset nosizechange flag for the pool first",
+        );
     }
     match u8::try_from(min_size) {
         Ok(min_size) if (1..=pool.size).contains(&min_size) => {
             pool.min_size = min_size;
             Ok(())
         }
-        _ => fail(Errno::EINVAL, format!("pool min_size must be between 1 and size, which is set to {}", pool.size)),
+        _ => fail(
+            Errno::EINVAL,
+            format!("pool min_size must be between 1 and size, which is set to {}", pool.size),
+        ),
     }
 }
 
 /// Splitting and merging PGs is not implemented; the OSDs would look for
 /// objects where they are not.
-fn check_pg_num_unchanged(r: &Request, id: PoolId, pool: &PgPool, var: &str, wanted: i64) -> Result<(), Failure> {
+fn check_pg_num_unchanged(
+    r: &Request,
+    id: PoolId,
+    pool: &PgPool,
+    var: &str,
+    wanted: i64,
+) -> Result<(), Failure> {
     let current = if var == "pg_num" { pool.pg_num } else { pool.pgp_num };
     if wanted == i64::from(current) {
         return Ok(());
@@ -278,7 +315,10 @@ fn check_pg_num_unchanged(r: &Request, id: PoolId, pool: &PgPool, var: &str, wan
         return fail(Errno::EINVAL, format!("specified {var} 0 must be greater than 0"));
     }
     if pool.flags.contains(PoolFlags::NOPGCHANGE) {
-        return fail(Errno::EPERM, format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first"));
+        return fail(
+            Errno::EPERM,
+            format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first"),
+        );
     }
     if var != "pg_num" && n > pool.pg_num {
         return fail(Errno::EINVAL, format!("specified pgp_num {n} > pg_num {}", pool.pg_num));
@@ -294,9 +334,9 @@ fn set_rule(r: &Request, pool: &mut PgPool, name: &str) -> Result<(), Failure> {
     let Some(number) = crush.rule_id(name) else {
         return fail(Errno::ENOENT, format!("crush rule {name} does not exist"));
     };
-    let fits = crush
-        .rule(number)
-        .is_some_and(|rule| rule.rule_type == RULE_REPLICATED && (rule.min_size..=rule.max_size).contains(&pool.size));
+    let fits = crush.rule(number).is_some_and(|rule| {
+        rule.rule_type == RULE_REPLICATED && (rule.min_size..=rule.max_size).contains(&pool.size)
+    });
     match u8::try_from(number) {
         Ok(number) if fits => {
             pool.crush_rule = number;

@@ -2,8 +2,8 @@
 
 use super::{Command, Failure, Outcome, Reply, Request, fail};
 use crate::format::table::{Align, Table};
-use crate::format::units::{self, bytes};
 use crate::format::time;
+use crate::format::units::{self, bytes};
 use crate::health::{Mute, share};
 use crate::pg_map::{PgMap, PoolUsage, Rates, Space};
 use crate::{fs_maps, keys};
@@ -120,9 +120,10 @@ fn status_json(r: &Request) -> Json {
 fn pgmap_json(r: &Request) -> Json {
     let map = r.core.osd.map();
     let pgs = &r.core.pgs;
-    let states = pgs.by_state(map).into_iter().map(|(state, count)| {
-        Json::object().with("state_name", pg_state::text(state)).with("count", count)
-    });
+    let states = pgs
+        .by_state(map)
+        .into_iter()
+        .map(|(state, count)| Json::object().with("state_name", pg_state::text(state)).with("count", count));
     let space = pgs.space(map);
     let sum = pgs.total().stats;
     let total = PgMap::pg_count(map);
@@ -459,8 +460,20 @@ fn df_text(r: &Request, detail: bool) -> String {
         .column("PGS", Align::Right, Align::Right);
     let names: &[&str] = if detail {
         &[
-            "STORED", "(DATA)", "(OMAP)", "OBJECTS", "USED", "(DATA)", "(OMAP)", "%USED", "MAX AVAIL",
-            "QUOTA OBJECTS", "QUOTA BYTES", "DIRTY", "USED COMPR", "UNDER COMPR",
+            "STORED",
+            "(DATA)",
+            "(OMAP)",
+            "OBJECTS",
+            "USED",
+            "(DATA)",
+            "(OMAP)",
+            "%USED",
+            "MAX AVAIL",
+            "QUOTA OBJECTS",
+            "QUOTA BYTES",
+            "DIRTY",
+            "USED COMPR",
+            "UNDER COMPR",
         ]
     } else {
         &["STORED", "OBJECTS", "USED", "%USED", "MAX AVAIL"]
@@ -476,7 +489,13 @@ fn df_text(r: &Request, detail: bool) -> String {
         let count = units::count(u.objects);
         if detail {
             row.extend([bytes(u.stored), bytes(u.stored_data), bytes(u.stored_omap), count]);
-            row.extend([bytes(u.used), bytes(u.used_data), bytes(u.used_omap), percent, bytes(u.max_available)]);
+            row.extend([
+                bytes(u.used),
+                bytes(u.used_data),
+                bytes(u.used_omap),
+                percent,
+                bytes(u.max_available),
+            ]);
             row.push(or_none(pool.quota_max_objects, units::count));
             row.push(or_none(pool.quota_max_bytes, bytes));
             row.extend(["N/A".to_string(), bytes(0), bytes(0)]);

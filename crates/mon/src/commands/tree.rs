@@ -1,10 +1,10 @@
 //! Trees of OSDs.
 
-use super::{Command, Failure, Outcome, Request, fail};
 use super::osd_view::map_of_epoch;
+use super::{Command, Failure, Outcome, Request, fail};
 use base::{Errno, Json};
-use crush::tree::{self, StateFilter};
 use crush::CrushMap;
+use crush::tree::{self, StateFilter};
 
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -68,14 +68,14 @@ fn ls_tree(r: &mut Request) -> Outcome {
         return fail(Errno::ENOENT, format!("node '{name}' does not exist in the crush map"));
     };
     let ids = crush.devices_below(id);
-    Ok(r.json_or(
-        || Json::array(ids.iter().copied()),
-        || ids.iter().map(|id| format!("{id}\n")).collect(),
-    ))
+    Ok(r.json_or(|| Json::array(ids.iter().copied()), || ids.iter().map(|id| format!("{id}\n")).collect()))
 }
 
 fn crush_tree(r: &mut Request) -> Outcome {
     let with_shadows = r.args.has("shadow");
     let crush = r.core.osd.crush();
-    Ok(r.json_or(|| tree::crush_tree_json(crush, with_shadows), || tree::crush_tree_text(crush, with_shadows)))
+    Ok(r.json_or(
+        || tree::crush_tree_json(crush, with_shadows),
+        || tree::crush_tree_text(crush, with_shadows),
+    ))
 }

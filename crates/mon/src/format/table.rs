@@ -11,12 +11,11 @@ pub enum Align {
 pub struct Table {
     headings: Vec<(String, Align, Align)>,
     rows: Vec<Vec<String>>,
-    indent: usize,
 }
 
 impl Table {
     pub fn new() -> Table {
-        Table { headings: Vec::new(), rows: Vec::new(), indent: 0 }
+        Table { headings: Vec::new(), rows: Vec::new() }
     }
 
     /// A column: the alignments of its heading and of its cells.
@@ -30,13 +29,6 @@ impl Table {
     #[must_use]
     pub fn columns(self, align: Align, headings: &[&str]) -> Table {
         headings.iter().fold(self, |table, heading| table.column(heading, Align::Left, align))
-    }
-
-    /// Spaces before each line.
-    #[must_use]
-    pub fn indent(mut self, indent: usize) -> Table {
-        self.indent = indent;
-        self
     }
 
     /// Cells beyond the columns are dropped, missing ones are empty.
@@ -55,31 +47,30 @@ impl Table {
         let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
         let mut out = String::new();
         let headings = self.headings.iter().map(|(text, align, _)| (text.as_str(), *align));
-        self.line(&mut out, &widths, headings);
+        line(&mut out, &widths, headings);
         for row in &self.rows {
             let cells = row.iter().zip(&self.headings).map(|(text, (_, _, align))| (text.as_str(), *align));
-            self.line(&mut out, &widths, cells);
+            line(&mut out, &widths, cells);
         }
         out
     }
+}
 
-    fn line<'a>(&self, out: &mut String, widths: &[usize], cells: impl Iterator<Item = (&'a str, Align)>) {
-        out.extend(std::iter::repeat_n(' ', self.indent));
-        for (i, (text, align)) in cells.enumerate() {
-            if i > 0 {
-                out.push_str("  ");
-            }
-            let pad = widths[i].saturating_sub(text.chars().count());
-            if align == Align::Right {
-                out.extend(std::iter::repeat_n(' ', pad));
-            }
-            out.push_str(text);
-            if align == Align::Left {
-                out.extend(std::iter::repeat_n(' ', pad));
-            }
+fn line<'a>(out: &mut String, widths: &[usize], cells: impl Iterator<Item = (&'a str, Align)>) {
+    for (i, (text, align)) in cells.enumerate() {
+        if i > 0 {
+            out.push_str("  ");
         }
-        out.push('\n');
+        let pad = widths[i].saturating_sub(text.chars().count());
+        if align == Align::Right {
+            out.extend(std::iter::repeat_n(' ', pad));
+        }
+        out.push_str(text);
+        if align == Align::Left {
+            out.extend(std::iter::repeat_n(' ', pad));
+        }
     }
+    out.push('\n');
 }
 
 #[cfg(test)]
@@ -88,7 +79,8 @@ mod tests {
 
     #[test]
     fn cells_are_padded_to_the_widest() {
-        let mut t = Table::new().columns(Align::Left, &["WHO", "OPTION"]).column("VALUE", Align::Right, Align::Right);
+        let mut t =
+            Table::new().columns(Align::Left, &["WHO", "OPTION"]).column("VALUE", Align::Right, Align::Right);
         t.row(["osd.10", "a", "1"]);
         assert_eq!(t.render(), "WHO     OPTION  VALUE\nosd.10  a           1\n");
     }

@@ -1,6 +1,6 @@
 //! Times as Ceph prints them. Always in UTC: the core knows no time zone.
 
-pub use wire::dump::{wall_time as stamp, wall_time_utc as stamp_z};
+pub use wire::dump::wall_time as stamp;
 
 /// An age as in `ceph -s` and `pg ls`: the two largest units that are large enough.
 ///
