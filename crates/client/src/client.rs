@@ -1,4 +1,9 @@
-//! The client's state: maps, sessions, requests in flight.
+//! The client's state: sessions, commands, requests in flight. How it follows
+//! the maps is in `maps`.
+
+mod maps;
+#[cfg(test)]
+mod tests;
 
 use crate::backoff::Backoffs;
 use crate::request::ObjectRequest;
@@ -6,15 +11,15 @@ use crate::target::Target;
 use base::{Errno, WallTime};
 use bytes::Bytes;
 use crush::CrushMap;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use wire::maps::{OsdMap, OsdMapFlags, OsdMapIncremental, PgPool, PoolFlags};
+use std::collections::{BTreeMap, VecDeque};
+use wire::Features;
+use wire::maps::{OsdMap, OsdMapFlags, PgPool, PoolFlags};
 use wire::messages::osd_op::flags;
 use wire::messages::{
-    BackoffOp, Incoming, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdBackoff, MOsdMap, MOsdOp,
-    MOsdOpReply, OpResult, Outgoing, Payload, Subscription,
+    BackoffOp, Incoming, MMonCommand, MMonCommandAck, MMonGetVersionReply, MMonSubscribe, MOsdBackoff,
+    MOsdMap, MOsdOp, MOsdOpReply, OpResult, Outgoing, Payload, Subscription,
 };
 use wire::types::{EntityAddr, Epoch, HObject, OsdId, PoolId, SpgId, Uuid};
-use wire::{Decode, Features};
 
 /// A submitted request; the tid on the wire. Unique for the client's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,6 +62,18 @@ struct InFlight {
     /// The session it was sent on; `None` while it waits.
     sent_to: Option<OsdId>,
     attempts: i32,
+    /// Set while the pool is newer than our map, or never existed.
+    pool_check: Option<PoolCheck>,
+}
+
+/// A pool that our map does not know yet may be in a newer one: only the
+/// monitor can say which map would have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PoolCheck {
+    /// The monitor has been asked for the newest epoch.
+    Asked,
+    /// If the map of this epoch has no such pool, there is none.
+    Until(Epoch),
 }
 
 #[derive(Default)]
@@ -64,6 +81,11 @@ struct OsdSession {
     open: bool,
     addr: Option<EntityAddr>,
     backoffs: Backoffs,
+}
+
+struct Command {
+    json: String,
+    input: Bytes,
 }
 
 pub struct Client {
@@ -75,7 +97,7 @@ pub struct Client {
     mon_features: Features,
     sessions: BTreeMap<OsdId, OsdSession>,
     requests: BTreeMap<RequestId, InFlight>,
-    commands: BTreeMap<RequestId, MMonCommand>,
+    commands: BTreeMap<RequestId, Command>,
     next_id: u64,
     actions: VecDeque<Action>,
 }
@@ -122,19 +144,18 @@ impl Client {
     /// Queues a request; it is sent as soon as its PG has a primary.
     pub fn submit(&mut self, request: ObjectRequest, mtime: WallTime) -> RequestId {
         let id = self.next_request_id();
-        self.requests.insert(id, InFlight { request, mtime, target: None, sent_to: None, attempts: 0 });
-        self.retarget(id);
+        let op = InFlight { request, mtime, target: None, sent_to: None, attempts: 0, pool_check: None };
+        self.requests.insert(id, op);
+        self.place(id);
+        self.send_if_waiting(id);
         id
     }
 
     /// Queues a command for the monitor: one JSON object, and bulk input.
     pub fn command(&mut self, json: String, input: Bytes) -> RequestId {
         let id = self.next_request_id();
-        let fsid = self.fsid.unwrap_or(Uuid::ZERO);
-        self.commands.insert(id, MMonCommand { fsid, cmd: vec![json], input });
-        if self.mon_open {
-            self.send_command(id);
-        }
+        self.commands.insert(id, Command { json, input });
+        self.send_command(id);
         id
     }
 
@@ -156,14 +177,9 @@ impl Client {
     pub fn on_mon_open(&mut self, features: Features) {
         self.mon_open = true;
         self.mon_features = features;
-        let start = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
-        let what = BTreeMap::from([("osdmap".to_string(), Subscription { start, once: false })]);
-        let subscribe = MMonSubscribe { what, hostname: self.config.hostname.clone() };
-        self.send_mon(&subscribe, 0);
-        let waiting: Vec<RequestId> = self.commands.keys().copied().collect();
-        for id in waiting {
-            self.send_command(id);
-        }
+        self.subscribe(self.epoch().map_or(0, |epoch| u64::from(epoch.0) + 1));
+        self.send_commands();
+        self.ask_for_pools_again();
     }
 
     pub fn on_mon_closed(&mut self) {
@@ -183,6 +199,10 @@ impl Client {
                 }
                 Ok(())
             }
+            MMonGetVersionReply::KIND => {
+                self.on_newest_epoch(message.decode(self.mon_features)?);
+                Ok(())
+            }
             // Maps and settings that this client has no use for.
             _ => Ok(()),
         }
@@ -192,68 +212,26 @@ impl Client {
         self.actions.push_back(Action::SendMon(Outgoing::new(payload, tid, self.mon_features)));
     }
 
+    fn subscribe(&mut self, start: u64) {
+        let what = BTreeMap::from([("osdmap".to_string(), Subscription { start, once: false })]);
+        let subscribe = MMonSubscribe { what, hostname: self.config.hostname.clone() };
+        self.send_mon(&subscribe, 0);
+    }
+
+    fn send_commands(&mut self) {
+        let waiting: Vec<RequestId> = self.commands.keys().copied().collect();
+        for id in waiting {
+            self.send_command(id);
+        }
+    }
+
+    /// Monitors refuse commands for another cluster, so the first map, which
+    /// names it, comes first.
     fn send_command(&mut self, id: RequestId) {
-        let command = self.commands[&id].clone();
-        self.send_mon(&command, id.0);
-    }
-
-    // ---- maps ----
-
-    fn on_map(&mut self, message: MOsdMap) -> Result<(), wire::DecodeError> {
-        if self.fsid.is_some_and(|mine| mine != message.fsid) {
-            return Ok(());
-        }
-        let before = self.map.as_ref().map(|m| m.epoch);
-        // The newest full map serves when there is none yet or a gap cannot be bridged.
-        if let Some((epoch, full)) = message.fulls.last_key_value()
-            && self
-                .map
-                .as_ref()
-                .is_none_or(|m| *epoch > m.epoch && !message.incrementals.contains_key(&m.epoch.next()))
-        {
-            self.map = Some(OsdMap::from_bytes(full.clone(), Features::ALL)?);
-        }
-        while let Some(map) = &mut self.map
-            && let Some(bytes) = message.incrementals.get(&map.epoch.next())
-        {
-            let inc = OsdMapIncremental::from_bytes(bytes.clone(), Features::ALL)?;
-            map.apply(&inc).map_err(|_| wire::DecodeError::Invalid { what: "incremental map" })?;
-        }
-        let Some(map) = &self.map else { return Ok(()) };
-        if before == Some(map.epoch) {
-            return Ok(());
-        }
-        self.fsid = Some(message.fsid);
-        self.crush =
-            Some(CrushMap::decode(&map.crush).map_err(|_| wire::DecodeError::Invalid { what: "CRUSH map" })?);
-        self.drop_dead_sessions();
-        let all: Vec<RequestId> = self.requests.keys().copied().collect();
-        for id in all {
-            self.retarget(id);
-        }
-        Ok(())
-    }
-
-    /// Sessions to OSDs that the map says are down, or live elsewhere now.
-    fn drop_dead_sessions(&mut self) {
-        let map = self.map.as_ref().expect("called with a map");
-        let dead: BTreeSet<OsdId> = self
-            .sessions
-            .iter()
-            .filter(|(osd, s)| !map.is_up(**osd) || client_addr(map, **osd) != s.addr)
-            .map(|(osd, _)| *osd)
-            .collect();
-        for osd in dead {
-            self.sessions.remove(&osd);
-            self.actions.push_back(Action::DisconnectOsd(osd));
-            self.forget_sent(osd);
-        }
-    }
-
-    fn forget_sent(&mut self, osd: OsdId) {
-        for op in self.requests.values_mut().filter(|op| op.sent_to == Some(osd)) {
-            op.sent_to = None;
-        }
+        let Some(fsid) = self.fsid.filter(|_| self.mon_open) else { return };
+        let command = &self.commands[&id];
+        let message = MMonCommand { fsid, cmd: vec![command.json.clone()], input: command.input.clone() };
+        self.send_mon(&message, id.0);
     }
 
     // ---- OSD sessions ----
@@ -263,6 +241,12 @@ impl Client {
         session.open = true;
         session.backoffs = Backoffs::default();
         self.send_waiting(osd);
+    }
+
+    fn forget_sent(&mut self, osd: OsdId) {
+        for op in self.requests.values_mut().filter(|op| op.sent_to == Some(osd)) {
+            op.sent_to = None;
+        }
     }
 
     /// The session ended or could not be opened. The host should call
@@ -316,13 +300,15 @@ impl Client {
 
     fn on_reply(&mut self, osd: OsdId, id: RequestId, reply: MOsdOpReply) {
         let Some(op) = self.requests.get_mut(&id) else { return };
-        // An answer to an earlier attempt over another session.
-        if op.sent_to != Some(osd) || reply.retry_attempt != op.attempts - 1 {
+        // An answer to an earlier attempt, or over another session: the attempt
+        // under way will be answered too. −1 is an OSD that does not say.
+        let other_attempt = reply.retry_attempt >= 0 && reply.retry_attempt != op.attempts - 1;
+        if op.sent_to != Some(osd) || other_attempt {
             return;
         }
         if reply.result == Errno::EAGAIN.negative() {
             op.sent_to = None;
-            self.retarget(id);
+            self.send(id);
             return;
         }
         self.requests.remove(&id);
@@ -357,22 +343,8 @@ impl Client {
 
     // ---- sending ----
 
-    /// Points a request at its OSD under the current map; sends it unless it
-    /// has already gone to the same PG interval.
-    fn retarget(&mut self, id: RequestId) {
-        let (Some(map), Some(crush)) = (&self.map, &self.crush) else { return };
-        let op = self.requests.get_mut(&id).expect("a known request");
-        let Some(target) = Target::calc(map, crush, &op.request) else {
-            self.requests.remove(&id);
-            let gone = Completion::Object { result: Errno::ENOENT.negative(), ops: vec![], user_version: 0 };
-            self.actions.push_back(Action::Complete(id, gone));
-            return;
-        };
-        if op.target.as_ref() != Some(&target) {
-            op.target = Some(target);
-            op.sent_to = None;
-        }
-        if op.sent_to.is_none() {
+    fn send_if_waiting(&mut self, id: RequestId) {
+        if self.requests.get(&id).is_some_and(|op| op.sent_to.is_none()) {
             self.send(id);
         }
     }
