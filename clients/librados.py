@@ -27,7 +27,6 @@ def cluster_facts(cluster, ioctx):
     stats = cluster.get_cluster_stats()
     assert stats["kb"] > 0 and stats["kb_avail"] <= stats["kb"], stats
     assert cluster.get_instance_id() > 0
-    assert cluster.ping_monitor("a") if False else True
     assert cluster.conf_get("fsid")
 
 
@@ -175,7 +174,9 @@ def write_operations(cluster, ioctx):
         fails(rados.ObjectExists, ioctx.operate_write_op, op, "w")
     assert ioctx.read("w") == b"First+second"
     with rados.WriteOpCtx() as op:
-        op.zero(0, 5)
+        # 16.2's binding hands over offset and length swapped: these are 0~5.
+        # (The other way round it asks for a length of 0, which aborts a real OSD.)
+        op.zero(5, 0)
         op.truncate(8)
         op.rm_xattr("a")
         ioctx.operate_write_op(op, "w")

@@ -1,1 +1,33 @@
-fn main() {}
+//! The one binary: a cluster on this machine (`up`, `down`), its daemons
+//! (`mon`, `osd`), and a first look at it all (`demo`).
+
+mod cluster_dir;
+mod down;
+mod identity;
+mod logging;
+mod mon_daemon;
+mod options;
+mod osd_daemon;
+mod process;
+mod up;
+mod wait_healthy;
+
+use clap::Parser;
+use options::{Command, Options};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Options::parse().command {
+        Command::Up(options) => up::run(&options),
+        Command::Down(options) => down::run(&options),
+        Command::Mon(options) => mon_daemon::run(&options),
+        Command::Osd(options) => osd_daemon::run(&options),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("loligo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
