@@ -168,8 +168,7 @@ fn foreign_devices_are_refused_with_what_is_wrong() {
     let open = |image: &Image, len, expect| {
         let disk = SimDisk::with_image(len, image.clone());
         let engine = Engine::open(disk.info, expect, options());
-        let random = Random::from_seed(1);
-        let mut rig = Rig { engine, disk, random, events: Vec::new() };
+        let mut rig = Rig::new(engine, disk, 1);
         rig.drive();
         rig.engine.open_error().cloned()
     };
@@ -219,7 +218,7 @@ fn format_does_not_overwrite_a_store_unasked() {
         let disk = SimDisk::with_image(DEVICE_LEN, image.clone());
         let identity = Identity { uuid: Uuid::from_random(8, 8), ..identity() };
         let engine = Engine::format(disk.info, identity, options);
-        let mut rig = Rig { engine, disk, random: Random::from_seed(1), events: Vec::new() };
+        let mut rig = Rig::new(engine, disk, 1);
         rig.drive();
         rig
     };
@@ -386,6 +385,38 @@ fn a_partial_overwrite_of_a_bad_block_does_not_make_it_good() {
     rig.run(vec![write(&object, 4096, pattern(3, 4096))]).unwrap();
     assert_eq!(rig.read(&object, 4096, 4096).unwrap(), pattern(3, 4096));
     assert!(rig.engine.stats().checksum_errors >= 1);
+}
+
+/// A read that the device is slow with, while all else goes on.
+#[test]
+fn a_slow_read_sees_what_was_there_when_it_was_asked_for() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    let (object, other) = (id(pg(0), "o"), id(pg(0), "p"));
+    let data = pattern(1, 128 << 10);
+    let create = Mutation::CreateCollection(pg(0));
+    rig.run(vec![create, write(&object, 0, data.clone())]).unwrap();
+    rig.drive();
+    let fetch = rig.engine.read(&object, 0, 128 << 10).unwrap();
+    let slow = rig.engine.poll_disk().unwrap();
+    rig.run(vec![write(&object, 4096, pattern(2, 4096))]).unwrap();
+    rig.engine.checkpoint();
+    rig.drive();
+    assert!(!rig.engine.is_idle(), "a block under a read was overwritten");
+    rig.run(vec![Mutation::Remove(object)]).unwrap();
+    rig.drive();
+    for n in 0..100 {
+        // Takes whatever blocks the allocator calls free.
+        let refused = rig.run(vec![write(&other, n * (128 << 10), pattern(n, 128 << 10))]).is_err();
+        rig.drive();
+        if refused {
+            break;
+        }
+    }
+    rig.disk.submit(slow);
+    rig.drive();
+    assert_eq!(rig.take_read(fetch).unwrap().unwrap(), data);
+    rig.drive();
+    assert!(rig.engine.is_idle());
 }
 
 #[test]

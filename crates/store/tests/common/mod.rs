@@ -31,13 +31,19 @@ pub struct Rig {
     pub disk: SimDisk,
     pub random: Random,
     pub events: Vec<StoreEvent>,
+    pub newest_first: bool,
 }
 
 impl Rig {
+    pub fn new(engine: Engine, disk: SimDisk, seed: u64) -> Rig {
+        let random = Random::from_seed(seed);
+        Rig { engine, disk, random, events: Vec::new(), newest_first: seed % 2 == 1 }
+    }
+
     pub fn format(len: u64, options: Options, seed: u64) -> Rig {
         let disk = SimDisk::new(len);
         let engine = Engine::format(disk.info, identity(), options);
-        let mut rig = Rig { engine, disk, random: Random::from_seed(seed), events: Vec::new() };
+        let mut rig = Rig::new(engine, disk, seed);
         rig.drive();
         assert_eq!(rig.engine.open_error(), None);
         assert!(rig.engine.is_open());
@@ -52,7 +58,7 @@ impl Rig {
     pub fn try_open_disk(disk: SimDisk, options: Options, seed: u64) -> Result<Rig, OpenError> {
         let expect = Some((identity().fsid, identity().osd));
         let engine = Engine::open(disk.info, expect, options);
-        let mut rig = Rig { engine, disk, random: Random::from_seed(seed), events: Vec::new() };
+        let mut rig = Rig::new(engine, disk, seed);
         rig.drive();
         match rig.engine.open_error() {
             Some(error) => Err(error.clone()),
@@ -79,7 +85,12 @@ impl Rig {
         if self.disk.queue.is_empty() {
             return false;
         }
-        let at = self.random.below(self.disk.queue.len() as u64) as usize;
+        let len = self.disk.queue.len() as u64;
+        let mut at = self.random.below(len) as usize;
+        if self.newest_first {
+            // Some requests stay for long while others overtake them.
+            at = at.max(self.random.below(len) as usize).max(self.random.below(len) as usize);
+        }
         let (token, result) = self.disk.complete(at);
         self.engine.on_disk_done(token, result);
         self.collect();
