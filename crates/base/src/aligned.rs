@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use bytes::Bytes;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -29,10 +29,20 @@ impl AlignedBuf {
         }
     }
 
+    /// `data`, padded with zeros. Touches the memory once.
     pub fn copy_of(data: &[u8]) -> AlignedBuf {
-        let mut buf = AlignedBuf::zeroed(data.len());
-        buf[..data.len()].copy_from_slice(data);
-        buf
+        let len = data.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a non-zero size.
+        let raw = unsafe { alloc(layout) };
+        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        // SAFETY: `len` bytes were allocated, `data` is not among them, and both
+        // parts together initialise them all.
+        unsafe {
+            ptr.copy_from_nonoverlapping(NonNull::from(data).cast(), data.len());
+            ptr.add(data.len()).write_bytes(0, len - data.len());
+        }
+        AlignedBuf { ptr, len }
     }
 
     /// Shares the buffer without a copy.
@@ -77,3 +87,20 @@ impl AsRef<[u8]> for AlignedBuf {
 unsafe impl Send for AlignedBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for AlignedBuf {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_is_padded_with_zeros_to_whole_pages() {
+        for len in [0, 1, 4095, 4096, 4097] {
+            let data = vec![7; len];
+            let buf = AlignedBuf::copy_of(&data);
+            assert_eq!(buf.as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(buf.len(), len.next_multiple_of(ALIGNMENT).max(ALIGNMENT));
+            assert_eq!(buf[..len], data);
+            assert!(buf[len..].iter().all(|byte| *byte == 0));
+        }
+    }
+}

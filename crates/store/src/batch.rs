@@ -5,17 +5,15 @@
 //! applied as a whole or not at all, so nobody can see the first content.
 
 use crate::api::TxnId;
+use crate::buffers::{BUFFER_BLOCKS_MAX, Buffer, Buffers};
 use crate::limits::BLOCK_LEN;
 use crate::log::{self, Header};
 use crate::ops::OpWriter;
-use base::{AlignedBuf, crc32c};
+use base::crc32c;
 use bytes::Bytes;
 use std::collections::HashMap;
 
 const BLOCK: usize = BLOCK_LEN as usize;
-
-const FIRST_BUFFER_BLOCKS: usize = 8;
-const BUFFER_BLOCKS_MAX: usize = 64;
 
 pub(crate) struct Slot {
     pub(crate) device: u32,
@@ -30,7 +28,9 @@ pub(crate) struct Batch {
     pub(crate) ops: OpWriter,
     pub(crate) slots: Vec<Slot>,
     slot_of: HashMap<u32, u32>,
-    buffers: Vec<AlignedBuf>,
+    /// Of 1, 2, 4, … blocks, so that a small batch keeps little memory.
+    buffers: Vec<Buffer>,
+    pool: Buffers,
     /// Bytes used of the last buffer.
     filled: usize,
     /// Slots whose content is not known yet.
@@ -53,13 +53,14 @@ pub(crate) struct Record {
 }
 
 impl Batch {
-    pub(crate) fn new(sequence: u64) -> Batch {
+    pub(crate) fn new(sequence: u64, pool: Buffers) -> Batch {
         Batch {
             sequence,
             ops: OpWriter::default(),
             slots: Vec::new(),
             slot_of: HashMap::new(),
             buffers: Vec::new(),
+            pool,
             filled: 0,
             waiting: 0,
             txns: None,
@@ -85,14 +86,14 @@ impl Batch {
         log::head_len(self.meta_len()) + self.slots.len() as u64 * BLOCK_LEN
     }
 
-    /// The slot for a device block, and whether it is new (all zero).
+    /// The slot for a device block, and whether it is new: then it holds anything.
     pub(crate) fn slot(&mut self, device: u32) -> (u32, bool) {
         if let Some(slot) = self.slot_of.get(&device) {
             return (*slot, false);
         }
         if self.buffers.last().is_none_or(|buffer| self.filled == buffer.len()) {
-            let blocks = (FIRST_BUFFER_BLOCKS << self.buffers.len().min(6)).min(BUFFER_BLOCKS_MAX);
-            self.buffers.push(AlignedBuf::zeroed(blocks * BLOCK));
+            let blocks = (1usize << self.buffers.len().min(16)).min(BUFFER_BLOCKS_MAX);
+            self.buffers.push(self.pool.take(blocks));
             self.filled = 0;
         }
         let slot = self.slots.len() as u32;
@@ -132,7 +133,8 @@ impl Batch {
     pub(crate) fn into_record(self, epoch: u64, durable_through: u64, nonce: u64) -> (Record, Batch) {
         assert!(self.waiting == 0);
         let mut batch = self;
-        let mut head = AlignedBuf::zeroed(log::HEADER_LEN + batch.meta_len());
+        let head_len = log::head_len(batch.meta_len()) as usize;
+        let mut head = batch.pool.take(head_len / BLOCK);
         let mut meta = std::mem::take(&mut batch.ops.out);
         let ops_len = meta.len() as u32;
         for slot in &batch.slots {
@@ -151,11 +153,13 @@ impl Batch {
             meta_crc: crc32c(&meta),
         };
         head[..log::HEADER_LEN].copy_from_slice(&header.encode(nonce));
-        head[log::HEADER_LEN..log::HEADER_LEN + meta.len()].copy_from_slice(&meta);
+        let meta_end = log::HEADER_LEN + meta.len();
+        head[log::HEADER_LEN..meta_end].copy_from_slice(&meta);
+        head[meta_end..head_len].fill(0);
 
         let filled = batch.filled;
         let buffers: Vec<Bytes> =
-            std::mem::take(&mut batch.buffers).into_iter().map(AlignedBuf::freeze).collect();
+            std::mem::take(&mut batch.buffers).into_iter().map(Buffer::freeze).collect();
         let contents = batch
             .slots
             .iter()
@@ -164,7 +168,7 @@ impl Batch {
                 buffers[slot.buffer as usize].slice(at..at + BLOCK)
             })
             .collect();
-        let mut pieces = vec![head.freeze()];
+        let mut pieces = vec![head.freeze().slice(..head_len)];
         pieces.extend(buffers);
         if batch.filled > 0
             && let Some(last) = pieces.last_mut()

@@ -101,8 +101,8 @@ impl BlockMap {
 
     /// Mapped blocks in `start..end`, ascending.
     pub(crate) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u32, Mapping)> {
-        let first = (start / u64::from(CHUNK_BLOCKS)).min(u64::from(u32::MAX)) as u32;
-        let from = self.chunks.partition_point(move |chunk| chunk.index < first);
+        let first = start.min(OBJECT_BLOCKS_MAX) as u32;
+        let (Ok(from) | Err(from)) = self.find(first);
         self.chunks[from..]
             .iter()
             .take_while(move |chunk| u64::from(chunk.index) * u64::from(CHUNK_BLOCKS) < end)

@@ -19,6 +19,8 @@ struct Overlay<'a, E> {
     base: &'a E,
     collections: BTreeMap<CollId, Option<u64>>,
     objects: BTreeMap<&'a ObjectId, bool>,
+    /// The last one found to exist: the next mutation is often about it, too.
+    last: Option<&'a ObjectId>,
 }
 
 impl<'a, E: Existing> Overlay<'a, E> {
@@ -41,6 +43,7 @@ impl<'a, E: Existing> Overlay<'a, E> {
     }
 
     fn set_object(&mut self, id: &'a ObjectId, exists: bool) {
+        self.last = None;
         let had = self.has_object(id);
         if had == exists {
             return;
@@ -53,9 +56,13 @@ impl<'a, E: Existing> Overlay<'a, E> {
 
     /// The mutation gives content: the object exists afterwards.
     fn give(&mut self, id: &'a ObjectId) -> Result<(), StoreError> {
+        if self.last == Some(id) {
+            return Ok(());
+        }
         self.require_collection(id.coll)?;
         within("object name", name_len(id), limits::OBJECT_NAME_LEN_MAX)?;
         self.set_object(id, true);
+        self.last = Some(id);
         Ok(())
     }
 }
@@ -83,7 +90,8 @@ fn end_of(offset: u64, len: u64) -> u64 {
 /// Checks collections, existence and limits, in the order of the mutations.
 /// Returns the bytes that the transaction carries.
 pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, StoreError> {
-    let mut overlay = Overlay { base, collections: BTreeMap::new(), objects: BTreeMap::new() };
+    let (collections, objects) = (BTreeMap::new(), BTreeMap::new());
+    let mut overlay = Overlay { base, collections, objects, last: None };
     let mut carried = 0u64;
     for op in &txn.ops {
         carried = carried.saturating_add(check_one(&mut overlay, op)?);

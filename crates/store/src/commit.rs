@@ -61,7 +61,7 @@ impl Core {
         let (sequence, len) = (batch.sequence, batch.record_len());
         batch.position = Some(position);
         self.sealed_position += len;
-        self.batches.push_back(Batch::new(sequence + 1));
+        self.batches.push_back(Batch::new(sequence + 1, self.buffers.clone()));
         if self.sealed_position - self.reclaim.last_snapshot_position > self.region.checkpoint_distance() {
             self.take_snapshot();
         }

@@ -7,6 +7,7 @@
 use crate::alloc::{Allocator, Run};
 use crate::api::{FetchId, StoreError, StoreEvent, TxnId};
 use crate::batch::Batch;
+use crate::buffers::Buffers;
 use crate::dirty::Dirty;
 use crate::engine::{EngineError, Options};
 use crate::index::{BlockSink, Index};
@@ -43,6 +44,7 @@ pub(crate) struct Await {
 pub(crate) struct Core {
     pub(crate) io: Io,
     pub(crate) options: Options,
+    pub(crate) buffers: Buffers,
     pub(crate) volatile_cache: bool,
     pub(crate) superblock: Superblock,
     pub(crate) region: Region,

@@ -4,10 +4,16 @@
 //! Sorted leaves of at most [`LEAF_MAX`] entries under one vector. A clone
 //! copies the vector of pointers; a change then copies the one leaf it touches.
 //! Invariants: no leaf is empty; keys ascend within and across leaves.
+//!
+//! A search first tries around where the last one ended (a transaction names the
+//! same object several times), then the last and the first leaf (a PG's log grows
+//! at one end and shrinks at the other): most searches touch little memory.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const LEAF_MAX: usize = 64;
 
@@ -16,15 +22,23 @@ const LEAF_JOIN: usize = LEAF_MAX / 2;
 
 type Leaf<K, V> = Vec<(K, V)>;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct CowMap<K, V> {
     leaves: Vec<Arc<Leaf<K, V>>>,
     len: usize,
+    /// Leaf and entry where the last search ended; only ever a guess.
+    last_found: AtomicU64,
+}
+
+impl<K, V> Clone for CowMap<K, V> {
+    fn clone(&self) -> Self {
+        CowMap { leaves: self.leaves.clone(), len: self.len, last_found: AtomicU64::new(0) }
+    }
 }
 
 impl<K, V> Default for CowMap<K, V> {
     fn default() -> Self {
-        CowMap { leaves: Vec::new(), len: 0 }
+        CowMap { leaves: Vec::new(), len: 0, last_found: AtomicU64::new(0) }
     }
 }
 
@@ -43,6 +57,17 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
+        let starts_after = |leaf: usize| match self.leaves.get(leaf) {
+            Some(entries) => entries[0].0.borrow() > key,
+            None => true,
+        };
+        let last = self.leaves.len().saturating_sub(1);
+        if !starts_after(last) {
+            return last;
+        }
+        if starts_after(1) {
+            return 0;
+        }
         self.leaves.partition_point(|leaf| leaf[0].0.borrow() <= key).saturating_sub(1)
     }
 
@@ -51,9 +76,42 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
+        if let Some(found) = self.near_last_found(key) {
+            return Some(found);
+        }
         let leaf = self.leaf_of(key);
         let entries = self.leaves.get(leaf)?;
-        Some((leaf, entries.binary_search_by(|(k, _)| k.borrow().cmp(key))))
+        let found = entries.binary_search_by(|(k, _)| k.borrow().cmp(key));
+        let (Ok(at) | Err(at)) = found;
+        self.last_found.store((leaf as u64) << 32 | at as u64, Relaxed);
+        Some((leaf, found))
+    }
+
+    /// At the last place found, right before it, or right after it.
+    fn near_last_found<Q>(&self, key: &Q) -> Option<(usize, Result<usize, usize>)>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let guess = self.last_found.load(Relaxed);
+        let (leaf, at) = ((guess >> 32) as usize, (guess & 0xffff_ffff) as usize);
+        let entries = self.leaves.get(leaf)?;
+        let compare = |at: usize| Some(key.cmp(entries.get(at)?.0.borrow()));
+        match compare(at)? {
+            Ordering::Equal => Some((leaf, Ok(at))),
+            Ordering::Less => {
+                let after = compare(at.checked_sub(1)?)? == Ordering::Greater;
+                after.then_some((leaf, Err(at)))
+            }
+            Ordering::Greater => match compare(at + 1)? {
+                Ordering::Equal => {
+                    self.last_found.fetch_add(1, Relaxed);
+                    Some((leaf, Ok(at + 1)))
+                }
+                Ordering::Less => Some((leaf, Err(at + 1))),
+                Ordering::Greater => None,
+            },
+        }
     }
 
     pub(crate) fn get_entry<Q>(&self, key: &Q) -> Option<(&K, &V)>
@@ -76,6 +134,26 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
         Q: Ord + ?Sized,
     {
         self.get_entry(key).map(|(_, v)| v)
+    }
+
+    /// The value, made when missing.
+    pub(crate) fn get_or_insert<Q>(&mut self, key: &Q, make: impl FnOnce() -> (K, V)) -> &mut V
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let (leaf, at) = match self.find(key) {
+            Some((leaf, Ok(at))) => (leaf, at),
+            _ => {
+                let (k, v) = make();
+                self.insert(k, v);
+                match self.find(key) {
+                    Some((leaf, Ok(at))) => (leaf, at),
+                    _ => unreachable!("the key was just inserted"),
+                }
+            }
+        };
+        &mut Arc::make_mut(&mut self.leaves[leaf])[at].1
     }
 
     pub(crate) fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>

@@ -27,7 +27,7 @@ use wire::types::{HObject, OsdId, Uuid};
 /// How the engine behaves. Only `log_len` and `overwrite` matter to the format.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of log; by default a 32nd of the device, 1 MiB to 256 MiB.
+    /// Bytes of log; by default a 32nd of the device, 1 MiB to 512 MiB.
     pub log_len: Option<u64>,
     /// Format over an existing store.
     pub overwrite: bool,

@@ -129,12 +129,12 @@ impl Index {
 
     fn onode_or_new(&mut self, id: &ObjectId) -> Result<&mut Onode> {
         let objects = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
-        if objects.get(&id.object).is_none() {
-            objects.insert(Arc::new(id.object.clone()), Arc::new(Onode::default()));
-            self.totals.objects += 1;
-            self.totals.name_len += name_len(&id.object);
-        }
-        let onode = objects.get_mut(&id.object).ok_or(Nonsense("the object vanished"))?;
+        let totals = &mut self.totals;
+        let onode = objects.get_or_insert(&id.object, || {
+            totals.objects += 1;
+            totals.name_len += name_len(&id.object);
+            (Arc::new(id.object.clone()), Arc::new(Onode::default()))
+        });
         Ok(Arc::make_mut(onode))
     }
 

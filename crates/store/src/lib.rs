@@ -9,6 +9,7 @@ pub mod api;
 mod apply;
 mod batch;
 mod blocks;
+mod buffers;
 mod check;
 mod checkpoint;
 mod commit;

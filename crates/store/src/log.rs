@@ -21,7 +21,7 @@ pub(crate) const SLOT_POISONED: u8 = 1;
 const RECORD_PART: u64 = 8;
 
 /// A checkpoint begins once this much of the log has filled since the last one.
-const CHECKPOINT_PART: u64 = 4;
+const CHECKPOINT_PART: u64 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {

@@ -267,13 +267,22 @@ impl Reader {
 pub(crate) struct OpWriter {
     pub(crate) out: Vec<u8>,
     numbers: HashMap<ObjectId, u32>,
+    /// The last ones named: most operations repeat one of them.
+    recent: [Option<(ObjectId, u32)>; 2],
 }
 
 impl OpWriter {
     /// A new name has the next number and is followed by the name.
     fn id(&mut self, id: &ObjectId) {
+        for recent in self.recent.iter().flatten() {
+            if recent.0 == *id {
+                put_varint(&mut self.out, u64::from(recent.1));
+                return;
+            }
+        }
         if let Some(number) = self.numbers.get(id) {
             put_varint(&mut self.out, u64::from(*number));
+            self.recent = [Some((id.clone(), *number)), self.recent[0].take()];
             return;
         }
         let number = self.numbers.len() as u32;
@@ -281,6 +290,7 @@ impl OpWriter {
         put_coll(&mut self.out, id.coll);
         put_object(&mut self.out, &id.object);
         self.numbers.insert(id.clone(), number);
+        self.recent = [Some((id.clone(), number)), self.recent[0].take()];
     }
 
     pub(crate) fn push(&mut self, op: &LogOp<'_>) {

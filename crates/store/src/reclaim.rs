@@ -179,11 +179,13 @@ impl Core {
             let Some(chunk) = writer.next_chunk(|| place_chunk(&mut self.alloc, copies)) else {
                 return self.fail(EngineError::NoRoomForCheckpoint);
             };
-            let mut buffer = AlignedBuf::zeroed(checkpoint::HEADER_LEN + chunk.payload.len());
+            let blocks = (checkpoint::HEADER_LEN + chunk.payload.len()).div_ceil(BLOCK);
+            let mut buffer = self.buffers.take(blocks);
             let (head, rest) = buffer.split_at_mut(checkpoint::HEADER_LEN);
             head.copy_from_slice(&chunk.header.encode(nonce, &chunk.payload));
             rest[..chunk.payload.len()].copy_from_slice(&chunk.payload);
-            let buffer = buffer.freeze();
+            rest[chunk.payload.len()..].fill(0);
+            let buffer = buffer.freeze().slice(..blocks * BLOCK);
             for place in chunk.places.iter().flatten() {
                 let offset = u64::from(place.start) * BLOCK_LEN;
                 self.io.write(offset, vec![buffer.clone()], Purpose::Chunk);

@@ -16,6 +16,7 @@
 use crate::alloc::{Allocator, Run};
 use crate::apply::replayed_crc;
 use crate::batch::Batch;
+use crate::buffers::Buffers;
 use crate::checkpoint::{ChunkHeader, Loader, Places};
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Dirty, Image, Version};
@@ -370,7 +371,7 @@ impl Opening {
             }
         }
         let device_len = self.disk.len_bytes / BLOCK_LEN * BLOCK_LEN;
-        let default = (device_len / 32).clamp(LOG_LEN_MIN, 256 << 20) / BLOCK_LEN * BLOCK_LEN;
+        let default = (device_len / 32).clamp(LOG_LEN_MIN, 512 << 20) / BLOCK_LEN * BLOCK_LEN;
         let log_len = self.options.log_len.unwrap_or(default);
         if log_len < LOG_LEN_MIN || log_len > device_len / 2 || !log_len.is_multiple_of(BLOCK_LEN) {
             return Err(OpenError::BadOption { what: "log_len" });
@@ -734,6 +735,7 @@ impl Opening {
             .map_or((superblock.head_position, superblock.head_sequence), |replay| {
                 (replay.position, replay.sequence)
             });
+        let buffers = Buffers::default();
         let mut core = Box::new(Core {
             io: std::mem::take(&mut self.io),
             options: self.options.clone(),
@@ -747,7 +749,8 @@ impl Opening {
             pins: Pins::default(),
             awaits: BTreeMap::new(),
             releasing: Vec::new(),
-            batches: VecDeque::from([Batch::new(sequence)]),
+            batches: VecDeque::from([Batch::new(sequence, buffers.clone())]),
+            buffers,
             issued: VecDeque::new(),
             flush_in_flight: false,
             durable: sequence - 1,

@@ -1,0 +1,84 @@
+//! Aligned buffers that are used again: fresh memory from the system costs
+//! more than the copy into it.
+//!
+//! Sizes are powers of two in blocks. A buffer's content is whatever it held
+//! before; who takes one fills all that leaves it.
+
+use crate::limits::BLOCK_LEN;
+use base::AlignedBuf;
+use bytes::Bytes;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+
+/// 1 to 64 blocks.
+const CLASSES: usize = 7;
+
+pub(crate) const BUFFER_BLOCKS_MAX: usize = 1 << (CLASSES - 1);
+
+/// Kept of each size, in bytes.
+const KEPT_LEN: usize = 4 << 20;
+
+type Shelves = Arc<Mutex<[Vec<AlignedBuf>; CLASSES]>>;
+
+#[derive(Clone, Default)]
+pub(crate) struct Buffers {
+    shelves: Shelves,
+}
+
+/// Goes back when the last slice of it is dropped.
+pub(crate) struct Buffer {
+    buf: Option<AlignedBuf>,
+    shelves: Shelves,
+}
+
+impl Buffers {
+    /// At least `blocks`; more than [`BUFFER_BLOCKS_MAX`] are not kept.
+    pub(crate) fn take(&self, blocks: usize) -> Buffer {
+        let blocks = blocks.next_power_of_two();
+        let class = blocks.trailing_zeros() as usize;
+        let kept = match self.shelves.lock() {
+            Ok(mut shelves) => shelves.get_mut(class).and_then(Vec::pop),
+            Err(_) => None,
+        };
+        let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(blocks * BLOCK_LEN as usize));
+        Buffer { buf: Some(buf), shelves: self.shelves.clone() }
+    }
+}
+
+impl Buffer {
+    pub(crate) fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Some(buf) = self.buf.take() else { return };
+        let class = (buf.len() / BLOCK_LEN as usize).trailing_zeros() as usize;
+        if let Ok(mut shelves) = self.shelves.lock()
+            && let Some(shelf) = shelves.get_mut(class)
+            && shelf.len() * buf.len() < KEPT_LEN
+        {
+            shelf.push(buf);
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.buf.as_deref().unwrap_or(&[])
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buf.as_deref_mut().unwrap_or(&mut [])
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
