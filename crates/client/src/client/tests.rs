@@ -191,7 +191,7 @@ impl World {
         self.take().into_iter().filter_map(done).collect()
     }
 
-    fn to_mon<P: Payload>(&mut self) -> Vec<P> {
+    fn messages_to_mon<P: Payload>(&mut self) -> Vec<P> {
         let payload = |action| match action {
             Action::SendMon(message) if message.kind == P::KIND => Some(decode(&message)),
             _ => None,
@@ -311,7 +311,7 @@ fn gap_that_no_full_map_bridges_is_asked_for() {
     let inc = world.advance(|_| ());
     world.send_incrementals(vec![inc]);
     assert_eq!(world.client.map().unwrap().epoch, Epoch(10));
-    let asked: Vec<MMonSubscribe> = world.to_mon();
+    let asked: Vec<MMonSubscribe> = world.messages_to_mon();
     assert_eq!(asked[0].what["osdmap"], Subscription { start: 11, once: false });
 }
 
@@ -324,7 +324,7 @@ fn incremental_that_does_not_fit_asks_for_the_full_map() {
     let incrementals = BTreeMap::from([(Epoch(11), inc.to_bytes(Features::PACIFIC))]);
     let message = MOsdMap { fsid: world.map.fsid, incrementals, newest: Epoch(11), ..MOsdMap::default() };
     world.client.on_mon_message(&incoming(&message, 0)).unwrap();
-    let asked: Vec<MMonSubscribe> = world.to_mon();
+    let asked: Vec<MMonSubscribe> = world.messages_to_mon();
     assert_eq!(asked[0].what["osdmap"].start, 0);
     world.change(|_| ());
     assert_eq!(world.client.map().unwrap().epoch, Epoch(11));
@@ -457,7 +457,7 @@ fn pool_newer_than_the_map_is_awaited_and_one_that_never_comes_fails() {
     let read = |pool| ObjectRequest::new(pool, "a", vec![ops::read(0, 1)]);
     let id = world.client.submit(read(new), WallTime::ZERO);
     let never = world.client.submit(read(PoolId(99)), WallTime::ZERO);
-    let asked: Vec<MMonGetVersion> = world.to_mon();
+    let asked: Vec<MMonGetVersion> = world.messages_to_mon();
     assert_eq!(asked.iter().map(|m| m.handle).collect::<Vec<_>>(), [id.0, never.0]);
     for id in [id, never] {
         let reply = MMonGetVersionReply { handle: id.0, newest: 11, oldest: 1 };
@@ -490,14 +490,14 @@ fn listing_of_a_pg_that_does_not_exist_fails() {
 fn command_waits_for_the_cluster_id_and_survives_the_monitor() {
     let mut world = World::unmapped();
     let id = world.client.command("{}".into(), Bytes::new());
-    let sent: Vec<MMonCommand> = world.to_mon();
+    let sent: Vec<MMonCommand> = world.messages_to_mon();
     assert!(sent.is_empty());
     world.send_full();
-    let sent: Vec<MMonCommand> = world.to_mon();
+    let sent: Vec<MMonCommand> = world.messages_to_mon();
     assert_eq!(sent[0].fsid, world.map.fsid);
     world.client.on_mon_closed();
     world.client.on_mon_open(Features::PACIFIC);
-    let sent: Vec<MMonCommand> = world.to_mon();
+    let sent: Vec<MMonCommand> = world.messages_to_mon();
     assert_eq!(sent.len(), 1);
     let ack =
         MMonCommandAck { version: 0, result: 0, status: String::new(), cmd: vec![], output: Bytes::new() };
