@@ -65,7 +65,8 @@ impl Core {
             return Err(StoreError::TooLarge { what, len: need.footprint, limit });
         }
         self.check_space(need.blocks, need.growth, need.data)?;
-        if self.open_batch().record_len() + need.footprint > limit {
+        let batch_limit = limit.min(log::BATCH_LEN_MAX);
+        if self.open_batch().record_len() + need.footprint > batch_limit {
             self.seal();
         }
         let id = self.txn_id();

@@ -43,6 +43,10 @@ pub(crate) trait BlockSink {
     fn used(&mut self, device: u32) -> bool;
     /// The last reference is gone.
     fn freed(&mut self, device: u32);
+    /// Whether object data may be there at all.
+    fn allows(&self, _device: u32) -> bool {
+        true
+    }
 }
 
 /// Sums over the index, kept as it changes.
@@ -261,6 +265,9 @@ impl Index {
         mapping: Mapping,
         sink: &mut impl BlockSink,
     ) -> Result<()> {
+        if !sink.allows(mapping.device) {
+            return Err(Nonsense("a block lies where the store keeps its own"));
+        }
         let onode = self.onode_or_new(id)?;
         if onode.blocks.set(block, mapping).is_some() {
             return Err(Nonsense("a block is mapped twice"));

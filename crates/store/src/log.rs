@@ -17,8 +17,14 @@ pub(crate) const SLOT_LEN: usize = 9;
 /// The block's content is not to be trusted: what it was merged with could not be read.
 pub(crate) const SLOT_POISONED: u8 = 1;
 
-/// A record takes at most this part of the log.
+/// A record takes at most this part of the log, and at most this much: an open
+/// looks that far for records behind one that it cannot read.
 const RECORD_PART: u64 = 8;
+const RECORD_LEN_MAX: u64 = 16 << 20;
+
+/// A record that carries several transactions is not made longer: whoever waits
+/// for the first of them should not wait for all.
+pub(crate) const BATCH_LEN_MAX: u64 = 4 << 20;
 
 /// A checkpoint begins once this much of the log has filled since the last one.
 const CHECKPOINT_PART: u64 = 2;
@@ -115,7 +121,7 @@ pub(crate) struct Region {
 impl Region {
     /// Largest record.
     pub(crate) fn record_len_max(self) -> u64 {
-        self.len / RECORD_PART / BLOCK_LEN * BLOCK_LEN
+        (self.len / RECORD_PART / BLOCK_LEN * BLOCK_LEN).min(RECORD_LEN_MAX)
     }
 
     /// Distance between checkpoints.

@@ -60,14 +60,17 @@ struct Rebuilt {
 
 impl BlockSink for Sink<'_> {
     fn used(&mut self, device: u32) -> bool {
-        !self.reserved.iter().any(|run| run.overlaps(Run { start: device, count: 1 }))
-            && self.alloc.mark(device)
+        self.allows(device) && self.alloc.mark(device)
     }
 
     fn freed(&mut self, device: u32) {
         self.alloc.release(Run { start: device, count: 1 });
         self.dirty.remove(device);
         self.direct.remove(&device);
+    }
+
+    fn allows(&self, device: u32) -> bool {
+        !self.reserved.iter().any(|run| run.overlaps(Run { start: device, count: 1 }))
     }
 }
 

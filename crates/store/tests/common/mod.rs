@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod disk;
+pub mod recovery_input;
 
 use base::Random;
 use bytes::Bytes;
