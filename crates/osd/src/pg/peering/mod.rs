@@ -459,6 +459,7 @@ impl Pg {
             }
         }
         if self.phase == Phase::Active {
+            self.resend_old_writes(sh, ctx);
             self.retry_recovery(sh, ctx);
         }
     }
