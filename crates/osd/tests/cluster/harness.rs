@@ -677,6 +677,12 @@ impl World {
         }
         let next = mon.map.advanced(&inc).expect("valid incremental");
         inc.full_crc = next.crc();
+        if std::env::var("OSD_TRACE").is_ok() {
+            println!(
+                "{:?} epoch {} state {:?} temp {:?} thru {:?}",
+                self.now, inc.epoch, inc.new_state, inc.new_pg_temp, inc.new_up_thru
+            );
+        }
         mon.incrementals.insert(inc.epoch, inc.to_bytes(Features::PACIFIC));
         mon.map = next.clone();
         mon.maps.insert(next.epoch, next);

@@ -39,3 +39,51 @@ fn faults_lose_nothing_when_logs_are_short() {
     };
     run_all(|seed| Plan { seed, osds: 4, size: 3, min_size: 2, steps: 300, tweak: short, wipe: true });
 }
+
+/// The checks see what a broken build does; else they would prove nothing.
+fn assert_caught(what: &str, plan: impl Fn(u64) -> Plan) {
+    let caught = (0..60).any(|seed| std::panic::catch_unwind(|| torture(&plan(seed))).map_or(true, |r| r.is_err()));
+    assert!(caught, "{what}: not noticed");
+}
+
+#[test]
+fn acknowledging_before_commit_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.ack_before_commit = true;
+    assert_caught("ack_before_commit", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 2,
+        min_size: 1,
+        steps: 300,
+        tweak: broken,
+        wipe: false,
+    });
+}
+
+#[test]
+fn forgetting_duplicates_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.skip_dup_check = true;
+    assert_caught("skip_dup_check", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 3,
+        min_size: 2,
+        steps: 300,
+        tweak: broken,
+        wipe: false,
+    });
+}
+
+#[test]
+fn reading_without_a_lease_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.ignore_lease = true;
+    assert_caught("ignore_lease", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 3,
+        min_size: 1,
+        steps: 400,
+        tweak: broken,
+        wipe: false,
+    });
+}
