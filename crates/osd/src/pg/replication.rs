@@ -40,6 +40,7 @@ pub struct InFlight {
     /// `None` once answered (by a deliberately broken build).
     pub request: Option<Box<Request>>,
     /// Resends that arrived meanwhile.
+    #[allow(clippy::vec_box, reason = "they are boxed when they come and when they go on")]
     pub duplicates: Vec<Box<Request>>,
     /// To all targets, for the last time.
     sent: Time,

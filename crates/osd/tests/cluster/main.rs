@@ -4,6 +4,7 @@ mod harness;
 mod scenarios;
 mod torture;
 
+use std::panic::AssertUnwindSafe;
 use torture::{Plan, torture};
 
 fn seeds() -> std::ops::Range<u64> {
@@ -42,7 +43,9 @@ fn faults_lose_nothing_when_logs_are_short() {
 
 /// The checks see what a broken build does; else they would prove nothing.
 fn assert_caught(what: &str, plan: impl Fn(u64) -> Plan) {
-    let caught = (0..60).any(|seed| std::panic::catch_unwind(|| torture(&plan(seed))).map_or(true, |r| r.is_err()));
+    let caught = (0..60).any(|seed| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| torture(&plan(seed)))).map_or(true, |r| r.is_err())
+    });
     assert!(caught, "{what}: not noticed");
 }
 

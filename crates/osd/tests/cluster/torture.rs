@@ -47,7 +47,9 @@ pub fn torture(plan: &Plan) -> Result<(), String> {
             let register = registers.entry(object).or_default();
             begin(&mut w, object, register);
         }
-        let pause = Duration::from_micros(w.random.below(20_000));
+        // Now and then long enough for heartbeats and leases to run out.
+        let longest = if w.random.chance(1, 25) { 2_500_000 } else { 20_000 };
+        let pause = Duration::from_micros(w.random.below(longest));
         w.run_for(pause);
         for (object, register) in &mut registers {
             check(&mut w, *object, register)?;
@@ -181,14 +183,12 @@ fn fault(w: &mut World, plan: &Plan, step: u32) {
                 w.kill(victim);
             }
         }
-        2..=4 => {
-            if w.nodes[victim].is_none() {
-                let clean_without = plan.wipe && w.all_clean_without(victim);
-                if clean_without && w.random.chance(1, 2) {
-                    w.wipe(victim);
-                }
-                w.start(victim);
+        2..=4 if w.nodes[victim].is_none() => {
+            let clean_without = plan.wipe && w.all_clean_without(victim);
+            if clean_without && w.random.chance(1, 2) {
+                w.wipe(victim);
             }
+            w.start(victim);
         }
         5 => {
             // Cut off from all, or from one.
@@ -209,7 +209,7 @@ fn fault(w: &mut World, plan: &Plan, step: u32) {
             let client = 1 + w.random.below(2) as usize;
             w.clients[client].frozen = true;
         }
-        8 if step % 3 == 0 => w.kill_all(),
+        8 if step.is_multiple_of(3) => w.kill_all(),
         _ => {}
     }
 }
