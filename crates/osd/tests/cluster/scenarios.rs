@@ -157,7 +157,7 @@ fn below_min_size_requests_wait() {
     let write = w.submit(0, "a", vec![write_full(b"two")]);
     let read = w.submit(0, "a", vec![read_all()]);
     w.run_for(3 * SECOND);
-    assert!(w.clients[0].replies.get(&write).is_none() && !w.clients[0].replies.contains_key(&read));
+    assert!(!w.clients[0].replies.contains_key(&write) && !w.clients[0].replies.contains_key(&read));
     w.start(acting[1]);
     assert_eq!(w.wait(write).result, 0);
     assert_eq!(w.wait(read).ops[0].outdata, "two");
