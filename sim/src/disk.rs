@@ -10,14 +10,20 @@ const PAGE: u64 = 4096;
 /// What a power cut may split a write into.
 const SECTOR: usize = 512;
 
-type Pages = BTreeMap<u64, Vec<u8>>;
+/// Each page is a slice of what was written: contents are shared, not copied.
+type Pages = BTreeMap<u64, Bytes>;
+
+/// One write, numbered over the device's whole life: the requests' own tokens
+/// start again with every process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WriteId(u64);
 
 struct UnflushedWrite {
+    id: WriteId,
     offset: u64,
-    data: Vec<u8>,
+    data: Vec<Bytes>,
     /// The device has reported it done; only such writes are covered by a flush.
     complete: bool,
-    token: u64,
 }
 
 pub struct SimDisk {
@@ -28,24 +34,48 @@ pub struct SimDisk {
     current: Pages,
     /// In submission order.
     unflushed: Vec<UnflushedWrite>,
+    next_id: u64,
 }
 
-fn apply(pages: &mut Pages, offset: u64, data: &[u8]) {
-    let mut at = 0;
-    while at < data.len() {
-        let pos = offset + at as u64;
-        let (page, within) = (pos / PAGE, (pos % PAGE) as usize);
-        let n = (PAGE as usize - within).min(data.len() - at);
-        let target = pages.entry(page).or_insert_with(|| vec![0; PAGE as usize]);
-        target[within..within + n].copy_from_slice(&data[at..at + n]);
-        at += n;
+fn apply(pages: &mut Pages, offset: u64, data: &[Bytes]) {
+    let mut page = offset / PAGE;
+    for piece in data {
+        for at in (0..piece.len()).step_by(PAGE as usize) {
+            pages.insert(page, piece.slice(at..at + PAGE as usize));
+            page += 1;
+        }
+    }
+}
+
+/// Each sector of the write arrives or does not.
+fn apply_torn(pages: &mut Pages, offset: u64, data: &[Bytes], random: &mut Random) {
+    let mut page = offset / PAGE;
+    for piece in data {
+        for new in piece.chunks(PAGE as usize) {
+            let mut mixed = pages.get(&page).map_or_else(|| vec![0; PAGE as usize], |old| old.to_vec());
+            for (sector, content) in new.chunks(SECTOR).enumerate() {
+                if random.chance(1, 2) {
+                    mixed[sector * SECTOR..][..content.len()].copy_from_slice(content);
+                }
+            }
+            pages.insert(page, Bytes::from(mixed));
+            page += 1;
+        }
+    }
+}
+
+fn apply_part(pages: &mut Pages, write: &UnflushedWrite, random: &mut Random) {
+    match random.below(3) {
+        0 => {}
+        1 => apply(pages, write.offset, &write.data),
+        _ => apply_torn(pages, write.offset, &write.data, random),
     }
 }
 
 impl SimDisk {
     pub fn new(len_bytes: u64) -> SimDisk {
         let info = DiskInfo { len_bytes, block_len: 4096, volatile_cache: true };
-        SimDisk { info, durable: Pages::new(), current: Pages::new(), unflushed: Vec::new() }
+        SimDisk { info, durable: Pages::new(), current: Pages::new(), unflushed: Vec::new(), next_id: 0 }
     }
 
     pub fn info(&self) -> DiskInfo {
@@ -61,29 +91,34 @@ impl SimDisk {
     }
 
     /// The device takes the write; it may be lost from here on.
-    pub fn start_write(&mut self, token: u64, offset: u64, data: &[Bytes]) -> Result<(), DiskError> {
-        let data = data.concat();
-        self.check(offset, data.len() as u64)?;
-        self.unflushed.push(UnflushedWrite { offset, data, complete: false, token });
-        Ok(())
+    pub fn start_write(&mut self, offset: u64, data: Vec<Bytes>) -> Result<WriteId, DiskError> {
+        let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+        self.check(offset, len)?;
+        if data.iter().any(|piece| !(piece.len() as u64).is_multiple_of(PAGE)) {
+            return Err(DiskError::BadRange);
+        }
+        let id = WriteId(self.next_id);
+        self.next_id += 1;
+        self.unflushed.push(UnflushedWrite { id, offset, data, complete: false });
+        Ok(id)
     }
 
-    pub fn finish_write(&mut self, token: u64) {
-        if let Some(write) = self.unflushed.iter_mut().find(|w| w.token == token && !w.complete) {
+    pub fn finish_write(&mut self, id: WriteId) {
+        if let Some(write) = self.unflushed.iter_mut().find(|w| w.id == id && !w.complete) {
             write.complete = true;
             apply(&mut self.current, write.offset, &write.data);
         }
     }
 
     /// The writes that a flush submitted now will cover.
-    pub fn start_flush(&self) -> Vec<u64> {
-        self.unflushed.iter().filter(|w| w.complete).map(|w| w.token).collect()
+    pub fn start_flush(&self) -> Vec<WriteId> {
+        self.unflushed.iter().filter(|w| w.complete).map(|w| w.id).collect()
     }
 
-    pub fn finish_flush(&mut self, covered: &[u64]) {
+    pub fn finish_flush(&mut self, covered: &[WriteId]) {
         let durable = &mut self.durable;
         self.unflushed.retain(|w| {
-            let flushed = w.complete && covered.contains(&w.token);
+            let flushed = covered.binary_search(&w.id).is_ok();
             if flushed {
                 apply(durable, w.offset, &w.data);
             }
@@ -107,28 +142,30 @@ impl SimDisk {
     /// part. Writes to the same place keep their order.
     pub fn power_cut(&mut self, random: &mut Random) {
         for write in std::mem::take(&mut self.unflushed) {
-            match random.below(3) {
-                0 => {}
-                1 => apply(&mut self.durable, write.offset, &write.data),
-                _ => {
-                    for (i, sector) in write.data.chunks(SECTOR).enumerate() {
-                        if random.chance(1, 2) {
-                            apply(&mut self.durable, write.offset + (i * SECTOR) as u64, sector);
-                        }
-                    }
-                }
-            }
+            apply_part(&mut self.durable, &write, random);
         }
         self.current = self.durable.clone();
     }
 
-    /// The process dies but the machine lives: what the device took, stays.
-    pub fn process_crash(&mut self) {
-        for write in &mut self.unflushed {
+    /// The process dies but the machine lives: what the device has completed
+    /// stays; what was under way may have been done, not done, or in part.
+    pub fn process_crash(&mut self, random: &mut Random) {
+        let current = &mut self.current;
+        let mut torn = Vec::new();
+        self.unflushed.retain(|write| {
             if !write.complete {
-                write.complete = true;
-                apply(&mut self.current, write.offset, &write.data);
+                apply_part(current, write, random);
+                torn.push((write.offset, write.data.iter().map(Bytes::len).sum::<usize>()));
             }
+            write.complete
+        });
+        // What is there now is as volatile as any other unflushed write.
+        for (offset, len) in torn {
+            let pages = offset / PAGE..(offset + len as u64) / PAGE;
+            let data = pages.map(|p| current.get(&p).cloned().unwrap_or_else(zero_page)).collect();
+            let id = WriteId(self.next_id);
+            self.next_id += 1;
+            self.unflushed.push(UnflushedWrite { id, offset, data, complete: true });
         }
     }
 
@@ -142,9 +179,80 @@ impl SimDisk {
         let bit = random.below(PAGE * 8);
         for pages in [&mut self.current, &mut self.durable] {
             if let Some(data) = pages.get_mut(&page) {
-                data[(bit / 8) as usize] ^= 1 << (bit % 8);
+                let mut flipped = data.to_vec();
+                flipped[(bit / 8) as usize] ^= 1 << (bit % 8);
+                *data = Bytes::from(flipped);
             }
         }
         true
+    }
+}
+
+fn zero_page() -> Bytes {
+    static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+    Bytes::from_static(&ZEROS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(byte: u8) -> Vec<Bytes> {
+        vec![Bytes::from(vec![byte; PAGE as usize])]
+    }
+
+    fn first_byte(disk: &SimDisk) -> u8 {
+        disk.read(0, PAGE as u32).unwrap()[0]
+    }
+
+    #[test]
+    fn a_flush_covers_only_what_had_completed_when_it_began() {
+        let mut random = Random::from_seed(1);
+        let mut lost = false;
+        for _ in 0..50 {
+            let mut disk = SimDisk::new(1 << 20);
+            let first = disk.start_write(0, page(1)).unwrap();
+            disk.finish_write(first);
+            let second = disk.start_write(PAGE, page(2)).unwrap();
+            let covered = disk.start_flush();
+            disk.finish_write(second);
+            disk.finish_flush(&covered);
+            disk.power_cut(&mut random);
+            assert_eq!(first_byte(&disk), 1);
+            lost |= disk.read(PAGE, PAGE as u32).unwrap()[0] == 0;
+        }
+        assert!(lost, "a write after the flush began is never lost");
+    }
+
+    #[test]
+    fn unflushed_writes_survive_a_crash_of_the_process_but_maybe_not_of_the_machine() {
+        let mut random = Random::from_seed(2);
+        let mut lost = false;
+        for _ in 0..50 {
+            let mut disk = SimDisk::new(1 << 20);
+            let write = disk.start_write(0, page(7)).unwrap();
+            disk.finish_write(write);
+            disk.process_crash(&mut random);
+            assert_eq!(first_byte(&disk), 7);
+            disk.power_cut(&mut random);
+            lost |= first_byte(&disk) == 0;
+        }
+        assert!(lost);
+    }
+
+    #[test]
+    fn what_an_old_process_left_under_way_is_not_completed_by_the_new_one() {
+        let mut random = Random::from_seed(3);
+        let mut disk = SimDisk::new(1 << 20);
+        let old = disk.start_write(0, page(1)).unwrap();
+        disk.process_crash(&mut random);
+        let new = disk.start_write(0, page(2)).unwrap();
+        disk.finish_write(new);
+        disk.finish_write(old);
+        assert_eq!(first_byte(&disk), 2);
+        let covered = disk.start_flush();
+        disk.finish_flush(&covered);
+        disk.power_cut(&mut random);
+        assert_eq!(first_byte(&disk), 2);
     }
 }

@@ -5,21 +5,52 @@ use base::{Duration, Random};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The process dies; what it wrote to the device stays.
-    KillOsd { osd: usize, back_after: Duration },
+    KillOsd {
+        osd: usize,
+        back_after: Duration,
+    },
     /// The machine loses power: unflushed writes are lost or torn.
-    CutPower { osd: usize, back_after: Duration },
-    CutPowerEverywhere { back_after: Duration },
-    KillMon { back_after: Duration },
+    CutPower {
+        osd: usize,
+        back_after: Duration,
+    },
+    CutPowerEverywhere {
+        back_after: Duration,
+    },
+    KillMon {
+        power_cut: bool,
+        back_after: Duration,
+    },
     /// One OSD is cut off from everyone, in one direction or both.
-    Isolate { osd: usize, inbound: bool, outbound: bool, heal_after: Duration },
+    Isolate {
+        osd: usize,
+        inbound: bool,
+        outbound: bool,
+        heal_after: Duration,
+    },
     /// Two OSDs cannot talk to each other, but to everyone else.
-    CutPair { a: usize, b: usize, heal_after: Duration },
+    CutPair {
+        a: usize,
+        b: usize,
+        heal_after: Duration,
+    },
     /// As SIGSTOP and SIGCONT.
-    Pause { osd: usize, time: Duration },
-    BreakConnections { count: u64 },
+    Pause {
+        osd: usize,
+        time: Duration,
+    },
+    BreakConnections {
+        count: u64,
+    },
     /// An operator moves data: weight 0 is out.
-    Reweight { osd: usize, percent: u64 },
-    PrimaryAffinity { osd: usize, percent: u64 },
+    Reweight {
+        osd: usize,
+        percent: u64,
+    },
+    PrimaryAffinity {
+        osd: usize,
+        percent: u64,
+    },
 }
 
 /// How much of everything a run sees.
@@ -61,14 +92,16 @@ impl FaultPlan {
             None => true,
         })?;
         let osd = random.below(self.osds as u64) as usize;
-        let soon = Duration::from_millis(1 + random.below([50, 500, 4000][random.below(3) as usize]));
+        let scale_ms = [50, 500, 4000][random.below(3) as usize];
+        let soon = Duration::from_millis(1 + random.below(scale_ms));
         Some(match kind {
             0 => Fault::KillOsd { osd, back_after: soon },
             1 => Fault::CutPower { osd, back_after: soon },
             2 => Fault::CutPowerEverywhere { back_after: soon },
-            3 => Fault::KillMon { back_after: soon },
+            3 => Fault::KillMon { power_cut: random.chance(1, 3), back_after: soon },
             4 => {
-                let (inbound, outbound) = [(true, true), (true, false), (false, true)][random.below(3) as usize];
+                let (inbound, outbound) =
+                    [(true, true), (true, false), (false, true)][random.below(3) as usize];
                 Fault::Isolate { osd, inbound, outbound, heal_after: soon }
             }
             5 => {

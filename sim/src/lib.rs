@@ -3,8 +3,14 @@
 //! with writes unflushed and torn. Afterwards the checkers say whether every
 //! promise was kept.
 
+pub mod admin;
+pub mod batch;
 pub mod checkers;
+pub mod cluster;
 pub mod disk;
+pub mod faults;
 pub mod history;
+pub mod offline;
+pub mod run;
 pub mod workload;
 pub mod world;

@@ -2,6 +2,7 @@
 
 pub mod append;
 pub mod register;
+pub mod replicas;
 
 use crate::history::{Call, History, Outcome};
 

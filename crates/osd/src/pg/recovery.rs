@@ -641,16 +641,14 @@ impl Pg {
         self.recover_more(sh, ctx);
     }
 
-    /// All members have all objects.
-    pub fn is_recovered(&self) -> bool {
-        let busy = self.peers_missing || !self.recovering.is_empty() || !self.backfills.is_empty();
-        self.is_active() && self.missing.is_empty() && self.unfound.is_empty() && !busy
-    }
-
     /// Nothing is left to do: the PG may be clean, or its data may be where
     /// the map wants it and the acting set may follow.
     pub(super) fn check_recovered<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
-        if self.clean || !self.is_recovered() {
+        if self.clean || self.phase != Phase::Active || !self.missing.is_empty() {
+            return;
+        }
+        let busy = self.peers_missing || !self.recovering.is_empty() || !self.backfills.is_empty();
+        if busy || !self.unfound.is_empty() {
             return;
         }
         let mine = self.info.clone();
@@ -664,8 +662,12 @@ impl Pg {
             return sh.request_pg_temp(self.id, want);
         }
         let size = sh.maps.map().pool(self.id.pool).map_or(1, |p| usize::from(p.size));
-        if self.placement.members().count() < size || self.placement.up != self.placement.acting {
+        if self.placement.members().count() < size {
             return;
+        }
+        if self.placement.up != self.placement.acting {
+            // The right members in another order: an override that nothing needs any more.
+            return sh.request_pg_temp(self.id, Vec::new());
         }
         self.clean = true;
         self.info.history.last_epoch_clean = sh.epoch();

@@ -1,0 +1,398 @@
+//! A whole cluster in a [`World`]: one monitor, some OSDs on simulated devices,
+//! clients that write down what they see, and an operator.
+//!
+//! Knows how daemons are started, killed and started again on what survived.
+//! Must not know what a run does with them: that is [`crate::run`].
+
+use crate::admin::Operator;
+use crate::checkers::replicas::{self, PgContent};
+use crate::disk::SimDisk;
+use crate::history::History;
+use crate::offline;
+use crate::workload::{ModelWorkload, SharedHistory, WorkloadPlan};
+use crate::world::{NodeId, World};
+use base::{Duration, Random, Time, WallTime};
+use client::{ObjectRequest, Target};
+use daemon::{ClientNode, MonNode, OsdNode};
+use env::{Env, Event, Node};
+use mon::{FailureDomain, MemMapStore, MkfsOptions, Mon};
+use osd::{OsdConfig, Sabotage};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use store::{Engine, Identity, Options};
+use tracing::debug;
+use wire::types::{EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
+
+const FSID: Uuid = Uuid([7; 16]);
+pub const POOL: &str = "data";
+const MON_PORT: u16 = 3300;
+const CLIENT_PORT: u16 = 6800;
+const CLUSTER_PORT: u16 = 6801;
+
+/// What a seed's cluster is made of.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    pub osds: usize,
+    pub clients: usize,
+    pub pool_size: u8,
+    pub min_size: u8,
+    pub pg_num: u32,
+    pub device_len: u64,
+    /// Of the stores; small ones make checkpoints frequent.
+    pub log_len: Option<u64>,
+    /// Of the PG logs; small ones make OSDs that were down need backfill.
+    pub log_entries_max: usize,
+    pub log_dups_max: usize,
+    pub log_trim_batch: usize,
+    pub recovery_ops_max: usize,
+    pub recovery_chunk_len: u64,
+    /// Seconds of silence that the monitor wants before it believes reports.
+    pub grace_s: u64,
+    pub workload: WorkloadPlan,
+    pub sabotage: Sabotage,
+}
+
+impl ClusterPlan {
+    pub fn draw(random: &mut Random, duration: Duration) -> ClusterPlan {
+        let osds = 3 + random.below(3) as usize;
+        let clients = 2 + random.below(3) as usize;
+        let pool_size = 2 + random.below(2) as u8;
+        let min_size = 1 + random.below(u64::from(pool_size)) as u8;
+        let operations = 40 + random.below(110) as usize;
+        // Short histories of each object keep the search for an order short.
+        let objects_min = clients * operations / 50;
+        let small_log = random.chance(1, 2);
+        let depth = [1, 4, 16][random.below(3) as usize];
+        ClusterPlan {
+            osds,
+            clients,
+            pool_size,
+            min_size: min_size.min(2),
+            pg_num: [1, 2, 4, 8][random.below(4) as usize],
+            device_len: (64 + 64 * random.below(3)) << 20,
+            log_len: [None, Some(1 << 20), Some(2 << 20)][random.below(3) as usize],
+            log_entries_max: if small_log { 2 + random.below(30) as usize } else { 2000 },
+            // A client's request may be resent as long as it is in flight: the
+            // window must cover what the clients can have in flight at once.
+            log_dups_max: 1000,
+            log_trim_batch: if small_log { 1 + random.below(4) as usize } else { 100 },
+            recovery_ops_max: 1 + random.below(16) as usize,
+            recovery_chunk_len: [4 << 20, 64 << 10, 8 << 10][random.below(3) as usize],
+            grace_s: 1 + random.below(2),
+            workload: WorkloadPlan {
+                pool: POOL.into(),
+                append_objects: objects_min.div_ceil(3) + random.below(3) as usize,
+                register_objects: objects_min.div_ceil(2) + 1 + random.below(6) as usize,
+                depth,
+                operations,
+                think_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX) / operations as u64,
+            },
+            sabotage: Sabotage::default(),
+        }
+    }
+
+    fn store_options(&self) -> Options {
+        let mut options = Options { log_len: self.log_len, ..Options::default() };
+        if self.log_len.is_some() {
+            options.dirty_len_max = 256 << 10;
+        }
+        options
+    }
+}
+
+/// Any daemon.
+pub enum SimNode {
+    Mon(Box<MonNode<MemMapStore>>),
+    Osd(Box<OsdNode<Engine>>),
+    Client(Box<ClientNode<ModelWorkload>>),
+    Operator(Box<ClientNode<Operator>>),
+}
+
+impl SimNode {
+    fn node(&self) -> &dyn Node {
+        match self {
+            SimNode::Mon(n) => n.as_ref(),
+            SimNode::Osd(n) => n.as_ref(),
+            SimNode::Client(n) => n.as_ref(),
+            SimNode::Operator(n) => n.as_ref(),
+        }
+    }
+
+    fn node_mut(&mut self) -> &mut dyn Node {
+        match self {
+            SimNode::Mon(n) => n.as_mut(),
+            SimNode::Osd(n) => n.as_mut(),
+            SimNode::Client(n) => n.as_mut(),
+            SimNode::Operator(n) => n.as_mut(),
+        }
+    }
+}
+
+impl Node for SimNode {
+    fn start(&mut self, env: &mut dyn Env) {
+        self.node_mut().start(env);
+    }
+
+    fn on_event(&mut self, env: &mut dyn Env, event: Event) {
+        self.node_mut().on_event(env, event);
+    }
+
+    fn on_batch_end(&mut self, env: &mut dyn Env) {
+        self.node_mut().on_batch_end(env);
+    }
+
+    fn next_wake(&self) -> Time {
+        self.node().next_wake()
+    }
+}
+
+pub struct SimCluster {
+    pub world: World<SimNode>,
+    pub plan: ClusterPlan,
+    pub history: SharedHistory,
+    mon: NodeId,
+    osds: Vec<NodeId>,
+    clients: Vec<NodeId>,
+    operator: NodeId,
+    /// What a monitor that was killed left behind.
+    map_store: Option<MemMapStore>,
+    /// Tells the lives of one daemon apart.
+    next_nonce: u32,
+}
+
+impl SimCluster {
+    /// All machines are there, the devices formatted, nothing runs.
+    pub fn new(seed: u64, plan: ClusterPlan) -> SimCluster {
+        let mut world = World::new(seed);
+        let mon = world.add_machine("mon.a", None);
+        let osds: Vec<NodeId> = (0..plan.osds)
+            .map(|i| world.add_machine(&format!("osd.{i}"), Some(SimDisk::new(plan.device_len))))
+            .collect();
+        let clients: Vec<NodeId> =
+            (0..plan.clients).map(|i| world.add_machine(&format!("client.{i}"), None)).collect();
+        let operator = world.add_machine("operator", None);
+        for (i, id) in osds.iter().enumerate() {
+            let uuid = Uuid([i as u8 + 1; 16]);
+            let identity = Identity { fsid: FSID, osd: OsdId(i as i32), uuid };
+            let disk = world.disk_mut(*id).expect("OSDs have devices");
+            offline::format(disk, identity, plan.store_options());
+        }
+        let history = Rc::new(RefCell::new(History::default()));
+        SimCluster { world, plan, history, mon, osds, clients, operator, map_store: None, next_nonce: 1 }
+    }
+
+    pub fn start_everything(&mut self) {
+        self.start_mon();
+        for osd in 0..self.osds.len() {
+            self.start_osd(osd);
+        }
+        let operator = self.operator;
+        let node = self.client_node("admin", "operator", Operator::default());
+        self.world.start(operator, SimNode::Operator(Box::new(node)), &[]);
+    }
+
+    pub fn start_clients(&mut self) {
+        for i in 0..self.clients.len() {
+            let random = self.world.random().fork();
+            let workload = ModelWorkload::new(i, self.plan.workload.clone(), self.history.clone(), random);
+            let node = self.client_node(&format!("client-{i}"), &format!("client-{i}"), workload);
+            self.world.start(self.clients[i], SimNode::Client(Box::new(node)), &[]);
+        }
+    }
+
+    fn client_node<W: daemon::Workload>(&mut self, auth: &str, host: &str, workload: W) -> ClientNode<W> {
+        let mons = vec![self.mon_addr()];
+        ClientNode::new(mons, auth, self.nonce(), host, workload)
+    }
+
+    fn nonce(&mut self) -> u32 {
+        self.next_nonce += 1;
+        self.next_nonce
+    }
+
+    fn mon_addr(&self) -> EntityAddr {
+        EntityAddr::msgr2(SocketAddr::new(self.world.ip(self.mon), MON_PORT), 0)
+    }
+
+    // ---- the monitor ----
+
+    pub fn start_mon(&mut self) {
+        if self.world.is_running(self.mon) {
+            return;
+        }
+        let addrs = EntityAddrVec::one(self.mon_addr());
+        let mon = match self.map_store.take() {
+            Some(store) => Mon::open(store),
+            None => Mon::create(MemMapStore::default(), &self.mkfs(addrs.clone())),
+        };
+        let mon = mon.expect("a map store that the monitor wrote itself");
+        let node = MonNode::new(mon, 0, addrs);
+        let listen = SocketAddr::new(self.world.ip(self.mon), MON_PORT);
+        self.world.start(self.mon, SimNode::Mon(Box::new(node)), &[listen]);
+    }
+
+    fn mkfs(&self, addrs: EntityAddrVec) -> MkfsOptions {
+        let mut options = MkfsOptions::new(FSID, "a", addrs, WallTime { sec: 1_700_000_000, nsec: 0 });
+        options.failure_domain = FailureDomain::Osd;
+        options.pool_size = self.plan.pool_size;
+        options.pool_min_size = self.plan.min_size;
+        options.config.insert("osd_heartbeat_grace".into(), self.plan.grace_s.to_string());
+        options
+    }
+
+    pub fn kill_mon(&mut self, power_cut: bool) {
+        if let Some(SimNode::Mon(node)) = self.world.kill(self.mon, power_cut) {
+            self.map_store = Some(node.into_mon().store().clone());
+        }
+    }
+
+    // ---- OSDs ----
+
+    pub fn start_osd(&mut self, osd: usize) {
+        let id = self.osds[osd];
+        if self.world.is_running(id) {
+            return;
+        }
+        let ip = self.world.ip(id);
+        let nonce = self.nonce();
+        let addrs = |port| EntityAddrVec::one(EntityAddr::msgr2(SocketAddr::new(ip, port), nonce));
+        let whoami = OsdId(osd as i32);
+        let mut config = OsdConfig::new(FSID, whoami, Uuid::ZERO);
+        config.client_addrs = addrs(CLIENT_PORT);
+        config.cluster_addrs = addrs(CLUSTER_PORT);
+        config.hb_addrs = addrs(CLUSTER_PORT);
+        config.metadata.insert("hostname".into(), format!("host-{osd}"));
+        config.version = "16.2.15".into();
+        let plan = &self.plan;
+        config.log_entries_max = plan.log_entries_max;
+        config.log_dups_max = plan.log_dups_max;
+        config.log_trim_batch = plan.log_trim_batch;
+        config.recovery_ops_max = plan.recovery_ops_max;
+        config.recovery_chunk_len = plan.recovery_chunk_len;
+        config.sabotage = plan.sabotage;
+        let options = plan.store_options();
+        let info = self.world.disk_mut(id).expect("OSDs have devices").info();
+        let engine = Engine::open(info, Some((FSID, whoami)), options);
+        let node = OsdNode::new(config, engine, vec![self.mon_addr()]);
+        let listen = [CLIENT_PORT, CLUSTER_PORT].map(|port| SocketAddr::new(ip, port));
+        self.world.start(id, SimNode::Osd(Box::new(node)), &listen);
+        debug!(osd, "started");
+    }
+
+    pub fn kill_osd(&mut self, osd: usize, power_cut: bool) {
+        self.world.kill(self.osds[osd], power_cut);
+    }
+
+    /// What a stopped OSD's device holds.
+    pub fn content_of(&mut self, osd: usize) -> Result<BTreeMap<PgId, PgContent>, String> {
+        let options = self.plan.store_options();
+        let disk = self.world.disk_mut(self.osds[osd]).expect("OSDs have devices");
+        replicas::content(disk, options)
+    }
+
+    pub fn osd_id(&self, osd: usize) -> NodeId {
+        self.osds[osd]
+    }
+
+    /// All machines but this one.
+    pub fn others(&self, than: NodeId) -> Vec<NodeId> {
+        let all = [self.mon, self.operator].into_iter();
+        all.chain(self.osds.iter().copied())
+            .chain(self.clients.iter().copied())
+            .filter(|id| *id != than)
+            .collect()
+    }
+
+    /// Daemons that ended by themselves, which none should.
+    pub fn ended_by_themselves(&self) -> Vec<String> {
+        let all = [self.mon, self.operator].into_iter();
+        all.chain(self.osds.iter().copied())
+            .chain(self.clients.iter().copied())
+            .filter_map(|id| {
+                let status = self.world.exit_status(id)?;
+                Some(format!("{} ended with status {status}", self.world.name(id)))
+            })
+            .collect()
+    }
+
+    /// Each OSD's own view of its PGs, for the story of a stuck run.
+    pub fn describe(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for id in &self.osds {
+            let name = self.world.name(*id);
+            let Some(SimNode::Osd(node)) = self.world.node(*id) else {
+                lines.push(format!("{name}: not running"));
+                continue;
+            };
+            let Some(osd) = node.osd() else {
+                lines.push(format!("{name}: its store is opening"));
+                continue;
+            };
+            lines.push(format!("{name}: epoch {}, up: {}", osd.epoch(), osd.is_up()));
+            for (pg, state) in osd.pg_states(Time::MAX) {
+                lines.push(format!("  {pg} {}", wire::messages::pg_state::text(state)));
+            }
+        }
+        lines
+    }
+
+    // ---- clients ----
+
+    pub fn client(&self, i: usize) -> &ClientNode<ModelWorkload> {
+        match self.world.node(self.clients[i]) {
+            Some(SimNode::Client(node)) => node,
+            _ => unreachable!("clients run until the end"),
+        }
+    }
+
+    pub fn clients_done(&self) -> bool {
+        (0..self.clients.len()).all(|i| self.client(i).workload().is_done())
+    }
+
+    /// Requests without an answer.
+    pub fn pending(&self) -> usize {
+        (0..self.clients.len()).map(|i| self.client(i).workload().pending()).sum()
+    }
+
+    pub fn pending_requests(&self) -> Vec<String> {
+        let history = self.history.borrow();
+        let pending = history.operations.iter().filter(|op| op.returned.is_none());
+        pending.map(|op| format!("client {} {}: {:?}", op.client, op.object, op.call)).take(20).collect()
+    }
+
+    pub fn each_workload(&mut self, mut change: impl FnMut(usize, &mut ModelWorkload)) {
+        for (i, id) in self.clients.iter().enumerate() {
+            self.world.poke(*id, |node| {
+                if let SimNode::Client(node) = node {
+                    change(i, node.workload_mut());
+                }
+            });
+        }
+    }
+
+    // ---- the operator ----
+
+    pub fn operator(&self) -> &ClientNode<Operator> {
+        match self.world.node(self.operator) {
+            Some(SimNode::Operator(node)) => node,
+            _ => unreachable!("the operator runs until the end"),
+        }
+    }
+
+    pub fn ask(&mut self, json: String) {
+        self.world.poke(self.operator, |node| {
+            if let SimNode::Operator(node) = node {
+                node.workload_mut().ask(json);
+            }
+        });
+    }
+
+    /// Where a PG is, as the newest map that the operator knows says.
+    pub fn target(&self, pg: PgId) -> Option<Target> {
+        let mut request = ObjectRequest::new(pg.pool, "", vec![]);
+        request.pg = Some(pg);
+        self.operator().client().target(&request)
+    }
+}

@@ -1,0 +1,74 @@
+//! A store used without a daemon: made before the first start, and read after
+//! the last stop.
+
+use crate::disk::SimDisk;
+use bytes::Bytes;
+use env::{DiskOp, DiskRequest, DiskResult};
+use store::{Engine, FetchId, Identity, ObjectId, ObjectStore, Options, StoreError, StoreEvent};
+
+/// Carries out everything that the engine asks of its device, at once.
+fn settle(engine: &mut Engine, disk: &mut SimDisk) {
+    while let Some(DiskRequest { token, op }) = engine.poll_disk() {
+        engine.on_disk_done(token, carry_out(disk, op));
+    }
+}
+
+fn carry_out(disk: &mut SimDisk, op: DiskOp) -> DiskResult {
+    match op {
+        DiskOp::Write { offset, data } => {
+            let write = disk.start_write(offset, data)?;
+            disk.finish_write(write);
+            Ok(Bytes::new())
+        }
+        DiskOp::Read { offset, len } => disk.read(offset, len),
+        DiskOp::Flush => {
+            let covered = disk.start_flush();
+            disk.finish_flush(&covered);
+            Ok(Bytes::new())
+        }
+        DiskOp::Discard { .. } => Ok(Bytes::new()),
+    }
+}
+
+/// Panics when the engine refuses: the device is new and of our own making.
+pub fn format(disk: &mut SimDisk, identity: Identity, options: Options) {
+    let mut engine = Engine::format(disk.info(), identity, options);
+    settle(&mut engine, disk);
+    assert!(engine.is_open(), "a new device takes a store: {:?}", engine.open_error());
+}
+
+pub struct OfflineStore<'a> {
+    pub engine: Engine,
+    disk: &'a mut SimDisk,
+}
+
+impl<'a> OfflineStore<'a> {
+    pub fn open(disk: &'a mut SimDisk, options: Options) -> Result<OfflineStore<'a>, String> {
+        let options = Options { read_only: true, ..options };
+        let mut engine = Engine::open(disk.info(), None, options);
+        settle(&mut engine, disk);
+        match engine.open_error() {
+            Some(error) => Err(format!("the store does not open: {error}")),
+            None if engine.is_open() => Ok(OfflineStore { engine, disk }),
+            None => Err("the store does not open: it asks for nothing more".into()),
+        }
+    }
+
+    pub fn read_all(&mut self, id: &ObjectId) -> Result<Bytes, StoreError> {
+        let size = self.engine.stat(id)?.ok_or(StoreError::NoObject)?.size;
+        let fetch = self.engine.read(id, 0, size)?;
+        settle(&mut self.engine, self.disk);
+        self.take(fetch)
+    }
+
+    fn take(&mut self, fetch: FetchId) -> Result<Bytes, StoreError> {
+        while let Some(event) = self.engine.poll_event() {
+            if let StoreEvent::Read { id, result } = event
+                && id == fetch
+            {
+                return result;
+            }
+        }
+        Err(StoreError::Stopped)
+    }
+}

@@ -1,0 +1,398 @@
+//! One run: a cluster drawn from a seed, its clients at work, faults, then
+//! peace; and what the checkers say about it.
+//!
+//! What must hold, besides what [`crate::checkers`] check of the history and of
+//! the devices: once every fault is over, all requests are answered and every
+//! PG becomes active and clean, in bounded time; and no daemon ends by itself.
+
+use crate::checkers;
+use crate::cluster::{ClusterPlan, POOL, SimCluster};
+use crate::faults::{Fault, FaultPlan};
+use crate::world::NodeId;
+use base::{Duration, Random, Time};
+use osd::Sabotage;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use tracing::info;
+use wire::types::{OsdId, PgId, PoolId};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    pub seed: u64,
+    pub sabotage: Sabotage,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub seed: u64,
+    /// Empty when every promise was kept.
+    pub violations: Vec<String>,
+    pub trace: u64,
+    pub events: u64,
+    pub simulated: Duration,
+    pub operations: usize,
+    pub faults: usize,
+}
+
+/// How long a cluster without faults may take for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between looks at the cluster.
+const SLICE: Duration = Duration::from_millis(20);
+/// A clean report may be older than the latest change; by then it is not.
+const SETTLE: Duration = Duration::from_millis(2500);
+/// More events than any run needs: somebody never sleeps.
+const EVENTS_MAX: u64 = 50_000_000;
+
+pub fn run(options: &RunOptions) -> Report {
+    let mut run = Run::new(options);
+    if let Err(violation) = run.live() {
+        run.violations.push(violation);
+    }
+    let world = &run.cluster.world;
+    let mut report = Report {
+        seed: options.seed,
+        trace: world.trace(),
+        events: world.core.events,
+        simulated: world.now().since(Time::ZERO),
+        operations: run.cluster.history.borrow().operations.len(),
+        faults: run.faults_applied,
+        violations: run.violations,
+    };
+    report.violations.extend(checkers::check(&run.cluster.history.borrow()));
+    report
+}
+
+enum Recovery {
+    StartOsd(usize),
+    StartMon,
+    Uncut(Vec<(NodeId, NodeId)>),
+}
+
+struct Run {
+    cluster: SimCluster,
+    faults: FaultPlan,
+    random: Random,
+    duration: Duration,
+    /// What ends a fault, and when.
+    recoveries: BTreeMap<(Time, u64), Recovery>,
+    next_recovery: u64,
+    faults_applied: usize,
+    violations: Vec<String>,
+}
+
+/// What the monitor says of the PGs.
+#[derive(Default, Debug)]
+struct PgSummary {
+    total: u64,
+    by_state: BTreeMap<String, u64>,
+}
+
+impl PgSummary {
+    fn parse(output: &[u8]) -> Option<PgSummary> {
+        let json: Value = serde_json::from_slice(output).ok()?;
+        let summary = json.get("pg_summary")?;
+        let mut out = PgSummary { total: summary.get("num_pgs")?.as_u64()?, by_state: BTreeMap::new() };
+        for state in summary.get("num_pg_by_state")?.as_array()? {
+            out.by_state.insert(state.get("name")?.as_str()?.into(), state.get("num")?.as_u64()?);
+        }
+        Some(out)
+    }
+
+    fn is_clean(&self, pg_num: u32) -> bool {
+        self.total == u64::from(pg_num) && self.by_state.get("active+clean") == Some(&self.total)
+    }
+}
+
+impl Run {
+    fn new(options: &RunOptions) -> Run {
+        // Apart from the world's own randomness.
+        let mut random = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0001).fork();
+        let duration = Duration::from_millis(1000 + random.below(9000));
+        let mut plan = ClusterPlan::draw(&mut random, duration);
+        plan.sabotage = options.sabotage;
+        let faults = FaultPlan::draw(&mut random, plan.osds);
+        info!(?plan, "cluster");
+        info!(?faults, ?duration, "faults");
+        Run {
+            cluster: SimCluster::new(options.seed, plan),
+            faults,
+            random,
+            duration,
+            recoveries: BTreeMap::new(),
+            next_recovery: 0,
+            faults_applied: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    fn live(&mut self) -> Result<(), String> {
+        self.cluster.start_everything();
+        self.cluster.ask(create_pool(self.cluster.plan.pg_num));
+        if self.random.chance(1, 2) {
+            self.wait_clean("a new cluster")?;
+        }
+        self.cluster.start_clients();
+        self.endure()?;
+        self.heal();
+        self.wait("requests", "all answered", |cluster| cluster.clients_done())?;
+        self.wait_clean("the cluster without faults")?;
+        self.cluster.each_workload(|_, workload| workload.read_everything());
+        self.wait("final reads", "all answered", |cluster| cluster.clients_done())?;
+        self.wait_clean("the cluster after the final reads")?;
+        self.compare_replicas();
+        Ok(())
+    }
+
+    // ---- time ----
+
+    fn now(&self) -> Time {
+        self.cluster.world.now()
+    }
+
+    fn advance(&mut self, time: Duration) -> Result<(), String> {
+        self.cluster.world.run(time, |_| false);
+        if self.cluster.world.core.events > EVENTS_MAX {
+            return Err(format!("more than {EVENTS_MAX} events: a node never sleeps"));
+        }
+        match self.cluster.ended_by_themselves() {
+            ended if ended.is_empty() => Ok(()),
+            ended => Err(ended.join("; ")),
+        }
+    }
+
+    fn wait(&mut self, what: &str, hope: &str, done: impl Fn(&SimCluster) -> bool) -> Result<(), String> {
+        let deadline = self.now() + PATIENCE;
+        while !done(&self.cluster) {
+            if self.now() > deadline {
+                return Err(self.stuck(format!("{what}: not {hope}")));
+            }
+            self.advance(SLICE)?;
+        }
+        info!(what, hope);
+        Ok(())
+    }
+
+    fn stuck(&self, what: impl Display) -> String {
+        let lines = self.cluster.describe().join("\n    ");
+        let pending = self.cluster.pending_requests().join("\n    ");
+        format!(
+            "liveness: {what} after {} s of peace\n    {lines}\n  pending:\n    {pending}",
+            PATIENCE.as_secs()
+        )
+    }
+
+    // ---- the cluster's health ----
+
+    fn wait_clean(&mut self, who: &str) -> Result<(), String> {
+        let deadline = self.now() + PATIENCE;
+        let mut clean_since = None;
+        loop {
+            let summary = self.ask_pgs()?;
+            let clean = self.all_up() && summary.is_clean(self.cluster.plan.pg_num);
+            match clean_since {
+                Some(since) if clean && self.now().since(since) >= SETTLE => break,
+                None if clean => clean_since = Some(self.now()),
+                _ if !clean => clean_since = None,
+                _ => {}
+            }
+            if self.now() > deadline {
+                return Err(self.stuck(format!("{who} is not clean: {summary:?}")));
+            }
+            self.advance(Duration::from_millis(100))?;
+        }
+        info!(who, "is clean");
+        Ok(())
+    }
+
+    fn all_up(&self) -> bool {
+        let map = self.cluster.operator().client().map();
+        map.is_some_and(|map| (0..self.cluster.plan.osds).all(|i| map.is_up(OsdId(i as i32))))
+    }
+
+    /// Empty when the monitor does not answer.
+    fn ask_pgs(&mut self) -> Result<PgSummary, String> {
+        let patience = self.now() + Duration::from_secs(6);
+        while !self.cluster.operator().workload().is_idle() && self.now() < patience {
+            self.advance(SLICE)?;
+        }
+        let before = self.cluster.operator().workload().answered;
+        self.cluster.ask(r#"{"prefix":"pg stat","format":"json"}"#.into());
+        let patience = self.now() + Duration::from_secs(6);
+        while self.cluster.operator().workload().answered == before {
+            if self.now() > patience {
+                return Ok(PgSummary::default());
+            }
+            self.advance(Duration::from_millis(5))?;
+        }
+        let answer = self.cluster.operator().workload().answer.as_ref();
+        Ok(answer.and_then(|a| PgSummary::parse(&a.output)).unwrap_or_default())
+    }
+
+    // ---- faults ----
+
+    fn endure(&mut self) -> Result<(), String> {
+        let end = self.now() + self.duration;
+        let mut next_fault = self.pause_before_fault();
+        while self.now() < end {
+            let recovery = self.recoveries.first_key_value().map_or(Time::MAX, |((at, _), _)| *at);
+            let until = end.min(next_fault).min(recovery);
+            self.advance(until.since(self.now()))?;
+            if self.now() >= recovery {
+                let (_, recovery) = self.recoveries.pop_first().expect("looked at above");
+                self.recover(recovery);
+            } else if self.now() >= next_fault {
+                if let Some(fault) = self.faults.next(&mut self.random) {
+                    self.strike(fault);
+                }
+                next_fault = self.pause_before_fault();
+            }
+        }
+        Ok(())
+    }
+
+    fn pause_before_fault(&mut self) -> Time {
+        let mean = u64::try_from(self.faults.interval.as_micros()).unwrap_or(u64::MAX);
+        self.now() + Duration::from_micros(1 + self.random.below(2 * mean))
+    }
+
+    fn later(&mut self, after: Duration, recovery: Recovery) {
+        self.next_recovery += 1;
+        self.recoveries.insert((self.now() + after, self.next_recovery), recovery);
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        info!(?fault);
+        self.faults_applied += 1;
+        match fault {
+            Fault::KillOsd { osd, back_after } => {
+                self.cluster.kill_osd(osd, false);
+                self.later(back_after, Recovery::StartOsd(osd));
+            }
+            Fault::CutPower { osd, back_after } => {
+                self.cluster.kill_osd(osd, true);
+                self.later(back_after, Recovery::StartOsd(osd));
+            }
+            Fault::CutPowerEverywhere { back_after } => {
+                for osd in 0..self.cluster.plan.osds {
+                    self.cluster.kill_osd(osd, true);
+                    // Machines do not come back at the same moment.
+                    let spread = Duration::from_millis(self.random.below(300));
+                    self.later(back_after + spread, Recovery::StartOsd(osd));
+                }
+            }
+            Fault::KillMon { power_cut, back_after } => {
+                self.cluster.kill_mon(power_cut);
+                self.later(back_after, Recovery::StartMon);
+            }
+            Fault::Isolate { osd, inbound, outbound, heal_after } => {
+                let me = self.cluster.osd_id(osd);
+                let mut pairs = Vec::new();
+                for other in self.cluster.others(me) {
+                    pairs.extend(inbound.then_some((other, me)));
+                    pairs.extend(outbound.then_some((me, other)));
+                }
+                self.cut(pairs, heal_after);
+            }
+            Fault::CutPair { a, b, heal_after } => {
+                let (a, b) = (self.cluster.osd_id(a), self.cluster.osd_id(b));
+                self.cut(vec![(a, b), (b, a)], heal_after);
+            }
+            Fault::Pause { osd, time } => {
+                let id = self.cluster.osd_id(osd);
+                self.cluster.world.pause(id, time);
+            }
+            Fault::BreakConnections { count } => {
+                for _ in 0..count {
+                    self.cluster.world.break_a_connection();
+                }
+            }
+            Fault::Reweight { osd, percent } => self.cluster.ask(weight("osd reweight", osd, percent)),
+            Fault::PrimaryAffinity { osd, percent } => {
+                self.cluster.ask(weight("osd primary-affinity", osd, percent));
+            }
+        }
+    }
+
+    fn cut(&mut self, pairs: Vec<(NodeId, NodeId)>, heal_after: Duration) {
+        for (from, to) in &pairs {
+            self.cluster.world.cut(*from, *to);
+        }
+        self.later(heal_after, Recovery::Uncut(pairs));
+    }
+
+    fn recover(&mut self, recovery: Recovery) {
+        match recovery {
+            Recovery::StartOsd(osd) => {
+                info!(osd, "OSD starts again");
+                self.cluster.start_osd(osd);
+            }
+            Recovery::StartMon => {
+                info!("monitor starts again");
+                self.cluster.start_mon();
+            }
+            Recovery::Uncut(pairs) => {
+                info!(?pairs, "reachable again");
+                for (from, to) in pairs {
+                    self.cluster.world.uncut(from, to);
+                }
+            }
+        }
+    }
+
+    fn heal(&mut self) {
+        info!("peace");
+        self.recoveries.clear();
+        self.cluster.world.heal();
+        self.cluster.start_mon();
+        for osd in 0..self.cluster.plan.osds {
+            self.cluster.start_osd(osd);
+            self.cluster.ask(weight("osd reweight", osd, 100));
+            self.cluster.ask(weight("osd primary-affinity", osd, 100));
+        }
+    }
+
+    // ---- the end ----
+
+    fn compare_replicas(&mut self) {
+        let plan = self.cluster.plan.clone();
+        let pool = self.cluster.operator().client().pool_id(POOL).unwrap_or(PoolId(0));
+        let pgs = (0..plan.pg_num).map(|seed| PgId { pool, seed });
+        let acting: Vec<(PgId, Vec<OsdId>)> = pgs
+            .map(|pg| {
+                let target = self.cluster.target(pg);
+                (pg, target.map_or(Vec::new(), |t| t.up_acting.acting.osds().collect()))
+            })
+            .collect();
+        // What was acknowledged is durable on every replica: a power cut changes nothing.
+        let power_cut = self.random.chance(1, 2);
+        let mut stores = BTreeMap::new();
+        for i in 0..plan.osds {
+            self.cluster.kill_osd(i, power_cut);
+            match self.cluster.content_of(i) {
+                Ok(content) => _ = stores.insert(OsdId(i as i32), content),
+                Err(why) => self.violations.push(format!("osd.{i}: {why}")),
+            }
+        }
+        for (pg, acting) in acting {
+            if acting.len() != usize::from(plan.pool_size) {
+                self.violations.push(format!("{pg} is clean on {acting:?}, not on {} OSDs", plan.pool_size));
+            }
+            let copies: Vec<_> =
+                acting.iter().map(|osd| (*osd, stores.get(osd).and_then(|s| s.get(&pg)))).collect();
+            self.violations.extend(checkers::replicas::compare(pg, &copies));
+        }
+    }
+}
+
+fn create_pool(pg_num: u32) -> String {
+    format!(
+        r#"{{"prefix":"osd pool create","pool":"{POOL}","pg_num":{pg_num},"pgp_num":{pg_num},"autoscale_mode":"off"}}"#
+    )
+}
+
+fn weight(command: &str, osd: usize, percent: u64) -> String {
+    let weight = percent as f64 / 100.0;
+    format!(r#"{{"prefix":"{command}","id":{osd},"weight":{weight:.2}}}"#)
+}
