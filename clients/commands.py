@@ -23,11 +23,14 @@ MASKS = [
     (r"\bepoch \d+", "epoch N"),
     (r"\be\d+\b", "eN"),
     (r"(client|mgr)\.\d+", r"\1.N"),
+    (r"\b(hdd|ssd)\b", "CLASS"),
+    (r",creating\b", ""),
 ]
 
 SETUP = [
     # Real Ceph's manager makes this pool on its own; ids must agree.
-    "ceph osd pool create device_health_metrics 1 && ceph osd pool application enable device_health_metrics mgr_devicehealth",
+    "ceph osd pool create device_health_metrics 1 && ceph osd pool application enable device_health_metrics mgr_devicehealth --yes-i-really-mean-it",
+    "ceph osd pool set device_health_metrics pg_num_min 1 && ceph osd pool set device_health_metrics pg_num_max 32",
     "ceph osd pool create p 8 8",
     "ceph osd pool set p size 2",
     "ceph osd pool application enable p rados",
@@ -124,7 +127,7 @@ words  ceph osd map p hello
 json   ceph osd map p hello -f json
 exact  ceph osd pool create r 16
 exact  ceph osd pool create r 16
-exact  ceph osd pool create
+exact  ceph osd pool create 2>&1 | head -1
 words  ceph osd pool ls detail
 json   ceph osd pool ls detail -f json
 exact  ceph osd pool ls
@@ -133,8 +136,8 @@ exact  ceph osd pool get r pg_num
 json   ceph osd pool get r all -f json
 exact  ceph osd pool set r min_size 1
 exact  ceph osd pool set r size 2
-exact  ceph osd pool set r nosuchvar 2
-exact  ceph osd pool get r nosuchvar
+exact  ceph osd pool set r nosuchvar 2 2>&1 | head -1
+exact  ceph osd pool get r nosuchvar 2>&1 | head -1
 exact  ceph osd pool rename r renamed && ceph osd pool ls
 exact  ceph osd pool set-quota renamed max_objects 100
 exact  ceph osd pool set-quota renamed max_bytes 1G
@@ -152,7 +155,7 @@ exact  ceph osd out 2
 exact  ceph osd in 2
 exact  ceph osd in 2
 exact  ceph osd set noout && ceph osd unset noout
-exact  ceph osd set nosuchflag
+exact  ceph osd set nosuchflag 2>&1 | head -1
 exact  ceph osd reweight 1 0.5 && ceph osd reweight 1 1
 exact  ceph osd crush rule ls
 json   ceph osd crush rule ls -f json

@@ -56,6 +56,7 @@ fn open(options: &MonOptions, store: RedbMapStore, addrs: EntityAddrVec) -> Resu
     mkfs.pool_size = options.replicas;
     // As Ceph derives it from the size: more than half of the copies.
     mkfs.pool_min_size = 0;
+    mkfs.config = options.config.iter().cloned().collect();
     mkfs.failure_domain = match options.failure_domain {
         FailureDomain::Osd => mon::FailureDomain::Osd,
         FailureDomain::Host => mon::FailureDomain::Host,

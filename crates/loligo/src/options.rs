@@ -103,6 +103,9 @@ pub struct MonOptions {
     /// What a default pool's replicas are spread over.
     #[arg(long, value_enum, default_value = "host")]
     pub failure_domain: FailureDomain,
+    /// An option for the new cluster, as `ceph config set global NAME VALUE` sets it; repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub config: Vec<(String, String)>,
     #[command(flatten)]
     pub daemon: DaemonOptions,
 }
@@ -134,6 +137,11 @@ pub struct OsdOptions {
     pub mkfs_size: Option<u64>,
     #[command(flatten)]
     pub daemon: DaemonOptions,
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text}: not NAME=VALUE"))?;
+    Ok((name.replace([' ', '-'], "_"), value.to_string()))
 }
 
 /// Bytes with an optional binary suffix: K, M, G, T.

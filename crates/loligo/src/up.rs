@@ -48,6 +48,8 @@ fn start(dir: &ClusterDir, backend: Backend) -> Result<Started> {
             format!("--fsid={}", dir.settings.fsid),
             format!("--replicas={}", dir.settings.replicas),
             "--failure-domain=osd".into(),
+            // One person's cluster: the command's own two safety arguments are enough.
+            "--config=mon_allow_pool_delete=true".into(),
             format!("--pid-file={}", dir.pid_file("mon.a").display()),
             format!("--backend={backend}"),
         ];
