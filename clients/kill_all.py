@@ -34,7 +34,7 @@ def write_until_dead(conf, round_no, acked, stop):
                 acked.append(name)
             slots.release()
 
-        ioctx.aio_write_full(name, content(name), onsafe=done)
+        ioctx.aio_write_full(name, content(name), oncomplete=done)
     # The cluster is dead: librados would wait for it for ever, so it is left behind.
 
 
