@@ -63,6 +63,11 @@ impl ObjectSet {
         stored.fold((0, 0), |(count, bytes), o| (count + 1, bytes + o.len as u64))
     }
 
+    /// Whether any object may be in the cluster, or was.
+    pub fn is_touched(&self) -> bool {
+        self.objects.iter().any(|o| o.newest > 0)
+    }
+
     pub fn name(&self, index: usize) -> String {
         format!("{}{index}", self.prefix)
     }

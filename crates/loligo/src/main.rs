@@ -1,7 +1,11 @@
 //! The one binary: a cluster on this machine (`up`, `down`), its daemons
 //! (`mon`, `osd`), and a first look at it all (`demo`).
 
+mod bench_command;
+mod ceph_conf;
+mod cluster_client;
 mod cluster_dir;
+mod cpu_time;
 mod down;
 mod identity;
 mod logging;
@@ -9,6 +13,7 @@ mod mon_daemon;
 mod options;
 mod osd_daemon;
 mod process;
+mod progress;
 mod up;
 mod wait_healthy;
 
@@ -20,6 +25,7 @@ fn main() -> ExitCode {
     let outcome = match Options::parse().command {
         Command::Up(options) => up::run(&options),
         Command::Down(options) => down::run(&options),
+        Command::Bench(options) => bench_command::run(&options),
         Command::Mon(options) => mon_daemon::run(&options),
         Command::Osd(options) => osd_daemon::run(&options),
     };

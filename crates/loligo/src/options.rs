@@ -18,6 +18,8 @@ pub enum Command {
     Up(UpOptions),
     /// Stop the cluster in a directory; its data stays.
     Down(DownOptions),
+    /// Measure a pool of this or any other cluster that speaks Ceph's protocol.
+    Bench(BenchOptions),
     /// Run one monitor in the foreground.
     Mon(MonOptions),
     /// Run one OSD in the foreground.
@@ -70,6 +72,53 @@ pub struct UpOptions {
 pub struct DownOptions {
     /// The directory given to `up`.
     pub dir: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BenchOp {
+    /// Whole objects, over and over.
+    Write,
+    /// Whole objects, after writing each once.
+    Read,
+    /// Both.
+    Mix,
+}
+
+#[derive(Args)]
+pub struct BenchOptions {
+    /// The cluster's ceph.conf [default: $CEPH_CONF, or /etc/ceph/ceph.conf].
+    #[arg(long)]
+    pub conf: Option<PathBuf>,
+    /// Its monitors instead, as in `mon host`: `10.0.0.1,10.0.0.2`.
+    #[arg(long, conflicts_with = "conf")]
+    pub mon: Option<String>,
+    #[arg(long)]
+    pub pool: String,
+    #[arg(long, value_enum, default_value = "write")]
+    pub op: BenchOp,
+    /// Of each object: `4K`, `1M`.
+    #[arg(long, default_value = "4K", value_parser = parse_size)]
+    pub size: u64,
+    /// Requests in flight.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub depth: u32,
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+    /// Objects worked on [default: 1024, or as many as fit in 1 GiB].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub objects: Option<u64>,
+    /// Of `--op mix`.
+    #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub read_percent: u8,
+    /// Check every byte read, and read everything back after writing.
+    #[arg(long)]
+    pub verify: bool,
+    /// Leave the objects in the pool.
+    #[arg(long)]
+    pub keep: bool,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
