@@ -25,6 +25,8 @@ MASKS = [
     (r"(client|mgr)\.\d+", r"\1.N"),
     (r"\b(hdd|ssd)\b", "CLASS"),
     (r",creating\b", ""),
+    (r"\(since [^)]*\)", "(since N)"),
+    (r"\b(ceph|loligo) version [^)]*\)( pacific \(stable\))?", "VERSION"),
 ]
 
 SETUP = [
@@ -127,7 +129,7 @@ words  ceph osd map p hello
 json   ceph osd map p hello -f json
 exact  ceph osd pool create r 16
 exact  ceph osd pool create r 16
-exact  ceph osd pool create 2>&1 | head -1
+exact  ceph osd pool create 2>&1 | sed -n 1p
 words  ceph osd pool ls detail
 json   ceph osd pool ls detail -f json
 exact  ceph osd pool ls
@@ -136,8 +138,8 @@ exact  ceph osd pool get r pg_num
 json   ceph osd pool get r all -f json
 exact  ceph osd pool set r min_size 1
 exact  ceph osd pool set r size 2
-exact  ceph osd pool set r nosuchvar 2 2>&1 | head -1
-exact  ceph osd pool get r nosuchvar 2>&1 | head -1
+exact  ceph osd pool set r nosuchvar 2 2>&1 | sed -n 1p
+exact  ceph osd pool get r nosuchvar 2>&1 | sed -n 1p
 exact  ceph osd pool rename r renamed && ceph osd pool ls
 exact  ceph osd pool set-quota renamed max_objects 100
 exact  ceph osd pool set-quota renamed max_bytes 1G
@@ -155,7 +157,7 @@ exact  ceph osd out 2
 exact  ceph osd in 2
 exact  ceph osd in 2
 exact  ceph osd set noout && ceph osd unset noout
-exact  ceph osd set nosuchflag 2>&1 | head -1
+exact  ceph osd set nosuchflag 2>&1 | sed -n 1p
 exact  ceph osd reweight 1 0.5 && ceph osd reweight 1 1
 exact  ceph osd crush rule ls
 json   ceph osd crush rule ls -f json

@@ -10,7 +10,7 @@ import argparse, os, shutil, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Short ones first; those that kill daemons last.
-TESTS = ["compare.py", "op_semantics.py", "librados.py", "fio_rados.py", "kill_one.py", "kill_all.py", "bad_input.py"]
+TESTS = ["compare.py", "librados.py", "fio_rados.py", "kill_one.py", "kill_all.py", "bad_input.py"]
 
 
 def free_port():
