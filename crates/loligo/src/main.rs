@@ -6,14 +6,17 @@ mod ceph_conf;
 mod cluster_client;
 mod cluster_dir;
 mod cpu_time;
+mod demo;
 mod down;
 mod identity;
+mod local_cluster;
 mod logging;
 mod mon_daemon;
 mod options;
 mod osd_daemon;
 mod process;
 mod progress;
+mod signals;
 mod up;
 mod wait_healthy;
 
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match Options::parse().command {
         Command::Up(options) => up::run(&options),
         Command::Down(options) => down::run(&options),
+        Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench_command::run(&options),
         Command::Mon(options) => mon_daemon::run(&options),
         Command::Osd(options) => osd_daemon::run(&options),

@@ -18,6 +18,8 @@ pub enum Command {
     Up(UpOptions),
     /// Stop the cluster in a directory; its data stays.
     Down(DownOptions),
+    /// Show it all in under a minute: a cluster, a workload, an OSD killed; then clean up.
+    Demo(DemoOptions),
     /// Measure a pool of this or any other cluster that speaks Ceph's protocol.
     Bench(BenchOptions),
     /// Run one monitor in the foreground.
@@ -72,6 +74,25 @@ pub struct UpOptions {
 pub struct DownOptions {
     /// The directory given to `up`.
     pub dir: PathBuf,
+}
+
+#[derive(Args)]
+pub struct DemoOptions {
+    /// Where the cluster lives meanwhile: a new or empty directory [default: one in $TMPDIR].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Leave the cluster running at the end.
+    #[arg(long)]
+    pub keep: bool,
+    /// Fewer objects, shorter phases.
+    #[arg(long)]
+    pub quick: bool,
+    /// Copies of each object.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=3))]
+    pub replicas: u8,
+    /// How the daemons reach sockets and devices.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: Backend,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -1,6 +1,5 @@
-//! Waits until a cluster serves: every OSD up, every PG active.
+//! Waits until a cluster serves, or is clean.
 
-use crate::cluster_dir::ClusterDir;
 use crate::identity;
 use anyhow::{Result, bail};
 use base::{Duration, Time};
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use client::{Completion, RequestId};
 use daemon::{ClientHost, ClientNode, Workload};
 use serde::Deserialize;
+use std::net::SocketAddr;
 use wire::types::EntityAddr;
 
 /// Between questions to the monitor.
@@ -38,15 +38,40 @@ struct PgCount {
     count: u64,
 }
 
+/// What is waited for. Every OSD is up in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Want {
+    /// Every PG is active.
+    Serving,
+    /// Every PG, and there are so many, has all its copies in order.
+    Clean { pgs_min: u64 },
+}
+
 impl Status {
-    fn serves(&self, osds: u32) -> bool {
-        let active = self.pgmap.pgs_by_state.iter().filter(|c| c.state_name.split('+').any(|s| s == "active"));
-        self.osdmap.num_up_osds >= osds && active.map(|c| c.count).sum::<u64>() == self.pgmap.num_pgs
+    fn is(&self, want: Want, osds: u32) -> bool {
+        let in_state = |wanted: &str| -> u64 {
+            let has = |state: &PgCount| state.state_name.split('+').any(|s| s == wanted);
+            self.pgmap.pgs_by_state.iter().filter(|c| has(c)).map(|c| c.count).sum()
+        };
+        let pgs = self.pgmap.num_pgs;
+        let pgs_are = match want {
+            Want::Serving => in_state("active") == pgs,
+            Want::Clean { pgs_min } => {
+                pgs >= pgs_min && in_state("active") == pgs && in_state("clean") == pgs
+            }
+        };
+        self.osdmap.num_up_osds >= osds && pgs_are
+    }
+
+    fn in_words(&self, osds: u32) -> String {
+        let states = self.pgmap.pgs_by_state.iter().map(|c| format!(", {} PGs {}", c.count, c.state_name));
+        format!("{} of {osds} OSDs are up{}", self.osdmap.num_up_osds, states.collect::<String>())
     }
 }
 
 struct Wait<F> {
     osds: u32,
+    want: Want,
     /// Fails when waiting on is pointless.
     check: F,
     asked: Option<RequestId>,
@@ -57,9 +82,17 @@ struct Wait<F> {
     outcome: Option<Result<()>>,
 }
 
-pub fn wait(dir: &ClusterDir, patience: Duration, check: impl FnMut() -> Result<()>) -> Result<()> {
+/// `check` is called again and again, and fails when waiting on is pointless.
+pub fn wait(
+    mon: SocketAddr,
+    osds: u32,
+    want: Want,
+    patience: Duration,
+    check: impl FnMut() -> Result<()>,
+) -> Result<()> {
     let wait = Wait {
-        osds: dir.settings.osds,
+        osds,
+        want,
         check,
         asked: None,
         ask_at: Time::ZERO,
@@ -68,7 +101,7 @@ pub fn wait(dir: &ClusterDir, patience: Duration, check: impl FnMut() -> Result<
         last: "the monitor has not answered".into(),
         outcome: None,
     };
-    let mon = EntityAddr::msgr2(dir.mon_addr(), 0);
+    let mon = EntityAddr::msgr2(mon, 0);
     let nonce = identity::random_u64()? as u32;
     let mut node = ClientNode::new(vec![mon], "admin", nonce, "localhost", wait);
     uring::run(uring::ReactorConfig::new(uring::Backend::Auto), &mut node)?;
@@ -113,10 +146,8 @@ impl<F: FnMut() -> Result<()>> Workload for Wait<F> {
         self.asked = None;
         let Completion::Command { output, .. } = completion else { return };
         match serde_json::from_slice::<Status>(&output) {
-            Ok(status) if status.serves(self.osds) => self.finish(host, Ok(())),
-            Ok(status) => {
-                self.last = format!("{} of {} OSDs are up", status.osdmap.num_up_osds, self.osds);
-            }
+            Ok(status) if status.is(self.want, self.osds) => self.finish(host, Ok(())),
+            Ok(status) => self.last = status.in_words(self.osds),
             Err(error) => self.last = format!("unreadable status: {error}"),
         }
     }
