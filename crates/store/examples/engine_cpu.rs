@@ -148,5 +148,8 @@ fn main() {
         (stats.flushes - old.flushes) as f64 / count,
         (stats.device_write_bytes - old.device_write_bytes) as f64 / count / 4096.0,
     );
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("");
+    println!("{resident}");
     println!("{writes} written, {committed} committed, {:?}", engine.info());
 }

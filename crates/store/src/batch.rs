@@ -5,7 +5,7 @@
 //! applied as a whole or not at all, so nobody can see the first content.
 
 use crate::api::TxnId;
-use crate::buffers::{BUFFER_BLOCKS_MAX, Buffer, Buffers};
+use crate::buffers::{Buffer, Buffers};
 use crate::limits::BLOCK_LEN;
 use crate::log::{self, Header};
 use crate::ops::OpWriter;
@@ -14,6 +14,10 @@ use bytes::Bytes;
 use std::collections::HashMap;
 
 const BLOCK: usize = BLOCK_LEN as usize;
+
+/// Large enough that a request has few pieces, small enough that a batch which
+/// just needs one more block wastes little.
+const BUFFER_BLOCKS_MAX: usize = 8;
 
 pub(crate) struct Slot {
     pub(crate) device: u32,
@@ -28,7 +32,7 @@ pub(crate) struct Batch {
     pub(crate) ops: OpWriter,
     pub(crate) slots: Vec<Slot>,
     slot_of: HashMap<u32, u32>,
-    /// Of 1, 2, 4, … blocks, so that a small batch keeps little memory.
+    /// Of 1, 2, 4 and then 8 blocks, so that a small batch keeps little memory.
     buffers: Vec<Buffer>,
     pool: Buffers,
     /// Bytes used of the last buffer.

@@ -10,15 +10,20 @@ use bytes::Bytes;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
-/// 1 to 64 blocks.
-const CLASSES: usize = 7;
+/// 1 to 16 blocks.
+const CLASSES: usize = 5;
 
-pub(crate) const BUFFER_BLOCKS_MAX: usize = 1 << (CLASSES - 1);
+/// Kept in all, in bytes: about what waits for writeback, for it all comes back
+/// at once. What is in use and what is kept add up to little more than this.
+const KEPT_LEN: usize = 16 << 20;
 
-/// Kept of each size, in bytes.
-const KEPT_LEN: usize = 4 << 20;
+#[derive(Default)]
+struct Shelf {
+    sizes: [Vec<AlignedBuf>; CLASSES],
+    len: usize,
+}
 
-type Shelves = Arc<Mutex<[Vec<AlignedBuf>; CLASSES]>>;
+type Shelves = Arc<Mutex<Shelf>>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Buffers {
@@ -32,12 +37,16 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    /// At least `blocks`; more than [`BUFFER_BLOCKS_MAX`] are not kept.
+    /// At least `blocks`; more than 16 are not kept.
     pub(crate) fn take(&self, blocks: usize) -> Buffer {
         let blocks = blocks.next_power_of_two();
         let class = blocks.trailing_zeros() as usize;
         let kept = match self.shelves.lock() {
-            Ok(mut shelves) => shelves.get_mut(class).and_then(Vec::pop),
+            Ok(mut shelf) => {
+                let kept = shelf.sizes.get_mut(class).and_then(Vec::pop);
+                shelf.len -= kept.as_ref().map_or(0, |buf| buf.len());
+                kept
+            }
             Err(_) => None,
         };
         let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(blocks * BLOCK_LEN as usize));
@@ -55,11 +64,12 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(buf) = self.buf.take() else { return };
         let class = (buf.len() / BLOCK_LEN as usize).trailing_zeros() as usize;
-        if let Ok(mut shelves) = self.shelves.lock()
-            && let Some(shelf) = shelves.get_mut(class)
-            && shelf.len() * buf.len() < KEPT_LEN
+        if let Ok(mut shelf) = self.shelves.lock()
+            && class < CLASSES
+            && shelf.len + buf.len() <= KEPT_LEN
         {
-            shelf.push(buf);
+            shelf.len += buf.len();
+            shelf.sizes[class].push(buf);
         }
     }
 }

@@ -26,19 +26,22 @@ type Leaf<K, V> = Vec<(K, V)>;
 pub(crate) struct CowMap<K, V> {
     leaves: Vec<Arc<Leaf<K, V>>>,
     len: usize,
-    /// Leaf and entry where the last search ended; only ever a guess.
+    /// Leaf and entry where the last search ended, and where the one before it
+    /// did; only ever guesses.
     last_found: AtomicU64,
+    found_before: AtomicU64,
 }
 
 impl<K, V> Clone for CowMap<K, V> {
     fn clone(&self) -> Self {
-        CowMap { leaves: self.leaves.clone(), len: self.len, last_found: AtomicU64::new(0) }
+        CowMap { leaves: self.leaves.clone(), len: self.len, ..CowMap::default() }
     }
 }
 
 impl<K, V> Default for CowMap<K, V> {
     fn default() -> Self {
-        CowMap { leaves: Vec::new(), len: 0, last_found: AtomicU64::new(0) }
+        let (last_found, found_before) = (AtomicU64::new(0), AtomicU64::new(0));
+        CowMap { leaves: Vec::new(), len: 0, last_found, found_before }
     }
 }
 
@@ -79,12 +82,26 @@ impl<K: Clone + Ord, V: Clone> CowMap<K, V> {
         if let Some(found) = self.near_last_found(key) {
             return Some(found);
         }
+        let last = self.last_found.load(Relaxed);
+        let before = self.found_before.load(Relaxed);
+        if let Some((found, _)) = self.at(before)
+            && found.borrow() == key
+        {
+            self.last_found.store(before, Relaxed);
+            self.found_before.store(last, Relaxed);
+            return Some(((before >> 32) as usize, Ok((before & 0xffff_ffff) as usize)));
+        }
         let leaf = self.leaf_of(key);
         let entries = self.leaves.get(leaf)?;
         let found = entries.binary_search_by(|(k, _)| k.borrow().cmp(key));
         let (Ok(at) | Err(at)) = found;
         self.last_found.store((leaf as u64) << 32 | at as u64, Relaxed);
+        self.found_before.store(last, Relaxed);
         Some((leaf, found))
+    }
+
+    fn at(&self, place: u64) -> Option<&(K, V)> {
+        self.leaves.get((place >> 32) as usize)?.get((place & 0xffff_ffff) as usize)
     }
 
     /// At the last place found, right before it, or right after it.

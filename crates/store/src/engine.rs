@@ -53,7 +53,7 @@ impl Default for Options {
             overwrite: false,
             read_only: false,
             direct_len_min: 64 << 10,
-            dirty_len_max: 32 << 20,
+            dirty_len_max: 16 << 20,
             pipeline_depth: 2,
             checkpoint_copies: 2,
             discard: false,

@@ -168,7 +168,7 @@ impl<S: ObjectStore> Osd<S> {
         let epoch = self.sh.epoch();
         let maps = meta_object("maps".into());
         let mut entries = std::collections::BTreeMap::new();
-        let whole = incremental.is_none() || epoch.0 % FULL_EVERY == 0;
+        let whole = incremental.is_none() || epoch.0.is_multiple_of(FULL_EVERY);
         if let Some(bytes) = incremental {
             entries.insert(map_key(b'i', epoch), bytes);
         }
@@ -182,7 +182,7 @@ impl<S: ObjectStore> Osd<S> {
             txn.push(Mutation::RmOmapRange { id: maps.clone(), start: Bytes::from_static(b"f"), end });
         }
         let kept = crate::maps::INCREMENTALS_MAX as u32;
-        if epoch.0 > kept && epoch.0 % TRIM_BATCH == 0 {
+        if epoch.0 > kept && epoch.0.is_multiple_of(TRIM_BATCH) {
             let end = map_key(b'i', Epoch(epoch.0 - kept));
             txn.push(Mutation::RmOmapRange { id: maps, start: Bytes::from_static(b"i"), end });
         }

@@ -155,7 +155,7 @@ impl Encode for PgInfo {
 }
 
 impl Decode for PgInfo {
-    const MIN_LEN: usize = 151;
+    const MIN_LEN: usize = 140;
     fn decode(d: &mut Decoder) -> Result<Self> {
         Ok(PgInfo {
             last_update: d.get()?,

@@ -74,7 +74,7 @@ impl Encode for LogEntry {
 }
 
 impl Decode for LogEntry {
-    const MIN_LEN: usize = 160;
+    const MIN_LEN: usize = 150;
     fn decode(d: &mut Decoder) -> Result<Self> {
         if d.u8()? != 1 {
             return Err(DecodeError::Invalid { what: "log entry version" });

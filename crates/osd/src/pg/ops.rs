@@ -529,6 +529,7 @@ impl Pg {
     /// the interval has ended. Writes that are in the log are recognised as
     /// duplicates when they run again.
     pub(super) fn take_back_requests<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+        #[allow(clippy::vec_box, reason = "they are boxed when they come and when they go on")]
         let mut all: Vec<Box<Request>> = Vec::new();
         for write in self.in_flight.drain(..) {
             all.extend(write.request);

@@ -641,14 +641,16 @@ impl Pg {
         self.recover_more(sh, ctx);
     }
 
+    /// All members have all objects.
+    pub fn is_recovered(&self) -> bool {
+        let busy = self.peers_missing || !self.recovering.is_empty() || !self.backfills.is_empty();
+        self.is_active() && self.missing.is_empty() && self.unfound.is_empty() && !busy
+    }
+
     /// Nothing is left to do: the PG may be clean, or its data may be where
     /// the map wants it and the acting set may follow.
     pub(super) fn check_recovered<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
-        if self.clean || self.phase != Phase::Active || !self.missing.is_empty() {
-            return;
-        }
-        let busy = self.peers_missing || !self.recovering.is_empty() || !self.backfills.is_empty();
-        if busy || !self.unfound.is_empty() {
+        if self.clean || !self.is_recovered() {
             return;
         }
         let mine = self.info.clone();

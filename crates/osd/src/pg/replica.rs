@@ -77,6 +77,9 @@ impl Pg {
                     MergeError::OutOfOrder => None,
                 };
                 tracing::info!(pg = %self.id, %error, "cannot take the primary's log");
+                if since.is_none() {
+                    self.give_up_copy(sh);
+                }
                 return sh.send_pg(ctx, from, self.header(sh), NeedLog { since });
             }
         }
@@ -90,6 +93,17 @@ impl Pg {
         self.dirty_info = true;
         self.save_if_dirty(&mut txn);
         sh.must_queue(txn, Commit::Activation { pg: self.id, interval: self.interval() });
+    }
+
+    /// The log that peering has chosen and ours have nothing in common any
+    /// more, so this copy cannot be set right entry by entry. Remembered, lest
+    /// every interval find that out anew.
+    pub(super) fn give_up_copy<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+        self.info.last_backfill = HObject::default();
+        self.dirty_info = true;
+        let mut txn = Transaction::new();
+        self.save_if_dirty(&mut txn);
+        sh.must_queue(txn, Commit::Silent);
     }
 
     /// Forgets the log; what objects there are is compared during the backfill.

@@ -19,6 +19,7 @@ use crate::action::Ctx;
 use crate::exec::{Effect, Outcome};
 use crate::peer::{self, PgHeader};
 use crate::shared::{Commit, Shared};
+use base::Time;
 use bytes::Bytes;
 use store::{Mutation, ObjectStore, StoreError, Transaction};
 use wire::messages::OpResult;
@@ -39,7 +40,10 @@ pub struct InFlight {
     /// `None` once answered (by a deliberately broken build).
     pub request: Option<Box<Request>>,
     /// Resends that arrived meanwhile.
+    #[allow(clippy::vec_box, reason = "they are boxed when they come and when they go on")]
     pub duplicates: Vec<Box<Request>>,
+    /// To all targets, for the last time.
+    sent: Time,
     prev: EVersion,
     entry: LogEntry,
     entry_bytes: Bytes,
@@ -108,6 +112,7 @@ impl Pg {
             object: entry.object.clone(),
             request: Some(request),
             duplicates: Vec::new(),
+            sent: ctx.now,
             prev,
             entry,
             entry_bytes,
@@ -190,6 +195,23 @@ impl Pg {
         for write in self.in_flight.iter().filter(|w| w.version > after) {
             let body = write.body(&header, write.log_only.contains(&to));
             sh.send_peer(ctx, to, peer::KIND_REPL, body);
+        }
+    }
+
+    /// Links do not lose messages without breaking; should one be lost anyway,
+    /// writes must not hang for ever.
+    pub(super) fn resend_old_writes<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>) {
+        let limit = sh.config.retry_interval * 4;
+        let Some(front) = self.in_flight.front_mut() else { return };
+        if ctx.now.since(front.sent) < limit {
+            return;
+        }
+        front.sent = ctx.now;
+        for osd in self.targets.clone() {
+            if self.unacked_by(osd) {
+                let acked = self.peers.get(&osd).map_or(EVersion::ZERO, |c| c.acked);
+                self.resend_writes(sh, ctx, osd, acked);
+            }
         }
     }
 

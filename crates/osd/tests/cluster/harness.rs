@@ -218,6 +218,35 @@ impl World {
         }
     }
 
+    /// The power goes, and comes back.
+    pub fn kill_all(&mut self) {
+        for osd in 0..self.nodes.len() {
+            if self.nodes[osd].is_some() {
+                self.kill(osd);
+                self.start(osd);
+            }
+        }
+    }
+
+    /// Every PG is complete on OSDs other than this one: its data may be lost
+    /// without loss.
+    pub fn all_clean_without(&self, osd: usize) -> bool {
+        let Some(pool) = self.mon.map.pool(POOL) else { return false };
+        let others = self.nodes.iter().enumerate().filter(|(i, n)| *i != osd && n.is_some());
+        let mut good = 0;
+        for (i, node) in others {
+            let Some(node) = node else { continue };
+            for (pg, state) in node.osd.pg_states(self.local(i)) {
+                let up_to_date = node.osd.epoch() == self.mon.map.epoch;
+                let recovered = node.osd.pg(pg).is_some_and(|p| p.is_recovered());
+                if state & pg_state::ACTIVE != 0 && up_to_date && recovered {
+                    good += 1;
+                }
+            }
+        }
+        good == pool.pg_num
+    }
+
     /// Replaces the data of an OSD that is down by nothing.
     pub fn wipe(&mut self, osd: usize) {
         assert!(self.nodes[osd].is_none());
@@ -344,7 +373,14 @@ impl World {
         match event {
             Event::Peer { from, to, generation, channel, kind, body } => {
                 let current = self.links.get(&(from, to)).is_some_and(|l| l.generation == generation && l.up);
-                if current && !self.is_cut(from, to) {
+                if current && self.is_cut(from, to) {
+                    // What is lost takes its connection along.
+                    let link = self.links.get_mut(&(from, to)).unwrap();
+                    link.up = false;
+                    link.generation += 1;
+                    let event = Event::LinkDown { from, to, generation, reason: DownReason::Lost };
+                    self.after(Duration::from_millis(20), event);
+                } else if current {
                     self.with(to, |o, ctx| o.on_peer_message(ctx, OsdId(from as i32), channel, kind, body));
                 }
             }
@@ -641,6 +677,12 @@ impl World {
         }
         let next = mon.map.advanced(&inc).expect("valid incremental");
         inc.full_crc = next.crc();
+        if std::env::var("OSD_TRACE").is_ok() {
+            println!(
+                "{:?} epoch {} state {:?} temp {:?} thru {:?}",
+                self.now, inc.epoch, inc.new_state, inc.new_pg_temp, inc.new_up_thru
+            );
+        }
         mon.incrementals.insert(inc.epoch, inc.to_bytes(Features::PACIFIC));
         mon.map = next.clone();
         mon.maps.insert(next.epoch, next);

@@ -1,42 +1,100 @@
 //! Several OSD cores together: what clients and administrators may rely on.
 
 mod harness;
+mod scenarios;
+mod torture;
 
-use base::Duration;
-use harness::*;
+use std::panic::AssertUnwindSafe;
+use torture::{Plan, torture};
 
-const SECOND: Duration = Duration::from_secs(1);
+fn seeds() -> std::ops::Range<u64> {
+    // More with OSD_SEEDS=from..to.
+    let text = std::env::var("OSD_SEEDS").unwrap_or_default();
+    let parsed = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    parsed.unwrap_or(0..12)
+}
 
-#[test]
-fn fresh_pool_becomes_clean_within_a_moment() {
-    let mut w = World::new(1, 3, 3, 2, 16);
-    w.run_until("clean", Duration::from_millis(400), World::all_clean);
+/// `OSD_TRACE=debug` shows what the cores log.
+fn trace() {
+    if let Ok(filter) = std::env::var("OSD_TRACE") {
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).try_init();
+    }
+}
+
+fn run_all(plan: impl Fn(u64) -> Plan) {
+    trace();
+    for seed in seeds() {
+        println!("seed {seed}");
+        torture(&plan(seed)).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
 }
 
 #[test]
-fn what_was_written_is_read() {
-    let mut w = World::new(2, 3, 2, 1, 8);
-    for i in 0..20 {
-        w.write(&format!("o{i}"), format!("data {i}").as_bytes());
-    }
-    for i in 0..20 {
-        assert_eq!(w.read(&format!("o{i}")).unwrap(), format!("data {i}"));
-    }
-    assert_eq!(w.read("missing"), None);
-    w.assert_copies_equal();
+fn faults_lose_nothing_with_three_copies() {
+    run_all(|seed| Plan { seed, osds: 4, size: 3, min_size: 2, steps: 300, tweak: |_| {}, wipe: false });
 }
 
 #[test]
-fn failover_keeps_what_was_acknowledged_and_takes_new_writes() {
-    let mut w = World::new(3, 3, 3, 2, 4);
-    w.write("a", b"one");
-    let primary = w.acting("a")[0];
-    w.kill(primary);
-    assert_eq!(w.read("a").unwrap(), "one");
-    w.write("a", b"two");
-    assert_eq!(w.read("a").unwrap(), "two");
-    w.start(primary);
-    w.settle();
-    assert_eq!(w.read("a").unwrap(), "two");
-    w.assert_copies_equal();
+fn faults_lose_nothing_with_two_copies() {
+    run_all(|seed| Plan { seed, osds: 3, size: 2, min_size: 1, steps: 300, tweak: |_| {}, wipe: false });
+}
+
+#[test]
+fn faults_lose_nothing_when_logs_are_short() {
+    let short = |config: &mut osd::OsdConfig| {
+        config.log_entries_max = 6;
+        config.log_dups_max = 400;
+        config.log_trim_batch = 2;
+    };
+    run_all(|seed| Plan { seed, osds: 4, size: 3, min_size: 2, steps: 300, tweak: short, wipe: true });
+}
+
+/// The checks see what a broken build does; else they would prove nothing.
+fn assert_caught(what: &str, plan: impl Fn(u64) -> Plan) {
+    let caught = (0..60).any(|seed| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| torture(&plan(seed)))).map_or(true, |r| r.is_err())
+    });
+    assert!(caught, "{what}: not noticed");
+}
+
+#[test]
+fn acknowledging_before_commit_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.ack_before_commit = true;
+    assert_caught("ack_before_commit", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 2,
+        min_size: 1,
+        steps: 300,
+        tweak: broken,
+        wipe: false,
+    });
+}
+
+#[test]
+fn forgetting_duplicates_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.skip_dup_check = true;
+    assert_caught("skip_dup_check", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 3,
+        min_size: 2,
+        steps: 300,
+        tweak: broken,
+        wipe: false,
+    });
+}
+
+#[test]
+fn reading_without_a_lease_is_caught() {
+    let broken = |config: &mut osd::OsdConfig| config.sabotage.ignore_lease = true;
+    assert_caught("ignore_lease", |seed| Plan {
+        seed,
+        osds: 3,
+        size: 3,
+        min_size: 1,
+        steps: 400,
+        tweak: broken,
+        wipe: false,
+    });
 }

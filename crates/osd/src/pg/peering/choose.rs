@@ -130,7 +130,7 @@ mod tests {
     fn info(les: u32, update: u64, tail: u64) -> PgInfo {
         PgInfo {
             last_update: EVersion::new(Epoch(les), update),
-            log_tail: EVersion::new(Epoch(0), tail),
+            log_tail: EVersion::new(Epoch(les), tail),
             last_epoch_started: Epoch(les),
             ..PgInfo::default()
         }

@@ -252,7 +252,7 @@ impl Pg {
             }
             Err(error) => {
                 tracing::warn!(pg = %self.id, %error, "our log does not meet the best one: a full copy is needed");
-                self.full_copy.insert(sh.me());
+                self.give_up_copy(sh);
                 self.choose(sh, ctx);
             }
         }
@@ -297,7 +297,9 @@ impl Pg {
         since: Option<EVersion>,
     ) {
         let theirs = self.peers.get(&to).map(PeerCopy::info_or_default).unwrap_or_default();
-        let base = match self.full_copy.contains(&to) {
+        // A backfill that has not begun has nothing to keep.
+        let nothing = theirs.last_backfill == wire::types::HObject::default();
+        let base = match nothing || self.full_copy.contains(&to) {
             true => None,
             false => self.log.base_at_or_before(since.unwrap_or(theirs.last_update)),
         };
@@ -459,6 +461,7 @@ impl Pg {
             }
         }
         if self.phase == Phase::Active {
+            self.resend_old_writes(sh, ctx);
             self.retry_recovery(sh, ctx);
         }
     }
