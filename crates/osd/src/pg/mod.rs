@@ -214,13 +214,23 @@ impl Pg {
     /// A PG without a past: it begins its life in this epoch. The caller has
     /// made sure that it never lived before.
     pub fn create(id: PgId, placement: Placement, epoch: Epoch, txn: &mut Transaction) -> Pg {
+        Pg::newborn(id, placement, epoch, epoch, txn)
+    }
+
+    fn newborn(
+        id: PgId,
+        placement: Placement,
+        epoch: Epoch,
+        primary_since: Epoch,
+        txn: &mut Transaction,
+    ) -> Pg {
         let mut pg = Pg::blank(id);
         pg.placement = placement;
         let history = &mut pg.info.history;
         history.created = epoch;
         history.same_interval_since = epoch;
         history.same_up_since = epoch;
-        history.same_primary_since = epoch;
+        history.same_primary_since = primary_since;
         txn.push(Mutation::CreateCollection(pg.coll));
         pg.dirty_info = true;
         pg.save_if_dirty(txn);
@@ -231,7 +241,9 @@ impl Pg {
     /// only, until [`Pg::start_discovery`] has shown that it is new.
     pub fn provisional(id: PgId, placement: Placement, epoch: Epoch) -> Pg {
         let mut txn = Transaction::new();
-        let mut pg = Pg::create(id, placement, epoch, &mut txn);
+        // For how long we have been primary is not known. Clients that saw the
+        // interval begin do not send again, so nothing they sent may be dropped.
+        let mut pg = Pg::newborn(id, placement, epoch, Epoch(0), &mut txn);
         pg.creation = Some(txn);
         pg
     }
