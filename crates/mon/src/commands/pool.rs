@@ -342,9 +342,7 @@ fn app_disable(r: &mut Request) -> Outcome {
     if !r.args.flag("yes_i_really_mean_it") {
         return fail(
             Errno::EPERM,
-            format!(
-                "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway"
-            ),
+            "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway",
         );
     }
     apps.remove(&app);
