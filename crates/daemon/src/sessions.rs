@@ -286,7 +286,7 @@ fn peer_of(identity: &PeerIdentity) -> Peer {
         name: identity.entity,
         auth_id: identity.auth_name.id.clone(),
         global_id: identity.global_id,
-        addr: identity.addrs.msgr2().copied().unwrap_or(EntityAddr::BLANK),
+        addr: identity.addrs.msgr2().or(identity.addrs.0.first()).copied().unwrap_or(EntityAddr::BLANK),
         features: identity.features,
     }
 }

@@ -397,6 +397,14 @@ impl Core {
                 found.add_counted("POOL_APP_NOT_ENABLED", Severity::Warn, text, count, detail);
             }
         }
+        let odd = map.pools.iter().filter(|(_, pool)| !pool.pg_num_target.is_power_of_two());
+        let detail: Vec<String> = odd
+            .map(|(id, p)| format!("pool '{}' pg_num {} is not a power of two", name(*id), p.pg_num_target))
+            .collect();
+        if !detail.is_empty() {
+            let text = format!("{} pool(s) have non-power-of-two pg_num", detail.len());
+            found.add("POOL_PG_NUM_NOT_POWER_OF_TWO", Severity::Warn, text, detail);
+        }
         if self.config.bool("mon_warn_on_pool_no_redundancy", true) {
             let single = map.pools.iter().filter(|(_, pool)| pool.is_replicated() && pool.size == 1);
             let detail: Vec<String> =
@@ -417,7 +425,7 @@ impl Core {
             let mut put = |code, order, word| {
                 groups.entry((code, order, word)).or_default().insert(r.pg);
             };
-            if !entry.has(ACTIVE) && stuck(r.last_active) {
+            if !entry.has(ACTIVE) && stuck(entry.last_active) {
                 put("PG_AVAILABILITY", 0, "inactive");
             }
             for (order, (state, word, since)) in (1u8..).zip([
@@ -518,8 +526,8 @@ impl Core {
         let r = &entry.report;
         let acting: Vec<String> = r.acting.iter().map(|o| osd_text(*o)).collect();
         let state = pg_state::text(r.state);
-        let age = crate::format::time::age(u64::from(wall.sec.saturating_sub(r.last_active.sec)));
-        if r.state & pg_state::ACTIVE == 0 && r.last_active != WallTime::ZERO {
+        let age = crate::format::time::age(u64::from(wall.sec.saturating_sub(entry.last_active.sec)));
+        if r.state & pg_state::ACTIVE == 0 {
             return format!(
                 "pg {pg} is stuck inactive for {age}, current state {state}, last acting [{}]",
                 acting.join(",")

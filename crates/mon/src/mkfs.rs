@@ -4,7 +4,6 @@ use crate::osd_maps::OsdMaps;
 use crate::{Batch, MkfsOptions, MonError, keys};
 use bytes::Bytes;
 use crush::CrushMap;
-use std::collections::BTreeMap;
 use wire::codec::Encode;
 use wire::features::Features;
 use wire::maps::{ErasureCodeProfile, MonInfo, MonMap, OsdMap, OsdMapFlags, Release};
@@ -31,9 +30,10 @@ pub fn first_batch(options: &MkfsOptions) -> Result<Batch, MonError> {
         ("osd_pool_default_min_size", options.pool_min_size.to_string()),
         ("osd_pool_default_pg_num", options.pool_pg_num.to_string()),
     ];
-    let defaults = defaults.into_iter().map(|(name, value)| (name.to_string(), value));
-    let all: BTreeMap<String, String> = defaults.chain(options.config.clone()).collect();
-    for (name, value) in all {
+    for (name, value) in defaults {
+        batch.put(format!("{}mon/{name}", keys::CONFIG), Bytes::from(value));
+    }
+    for (name, value) in options.config.clone() {
         batch.put(format!("{}global/{name}", keys::CONFIG), Bytes::from(value));
     }
     Ok(batch)

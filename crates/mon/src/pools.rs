@@ -115,7 +115,7 @@ impl Core {
             return fail(
                 Errno::ERANGE,
                 format!(
-                    "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon_max_pool_pg_num' for higher values)"
+                    "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
                 ),
             );
         }

@@ -50,9 +50,9 @@ pub const COMMANDS: &[Command] = &[
     Command { signature: "mds stat", access: "mds r", help: "show the metadata servers", run: mds_stat },
 ];
 
-/// What daemons that do not say otherwise are.
+/// In the form that tools parse: the Ceph release spoken, and who speaks it.
 pub fn own_version() -> String {
-    format!("loligo version {} (speaking pacific)", env!("CARGO_PKG_VERSION"))
+    format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
 }
 
 fn fsid(r: &mut Request) -> Outcome {
@@ -189,8 +189,11 @@ fn fs_map_json() -> Json {
 
 fn fs_dump(r: &mut Request) -> Outcome {
     let epoch = fs_maps::FS_MAP_EPOCH;
+    let incompat: Vec<String> =
+        fs_maps::DEFAULT_INCOMPAT.iter().map(|(id, name)| format!("{id}={name}")).collect();
+    let incompat = incompat.join(",");
     let reply = r.json_or(fs_map_json, || {
-        format!("e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n")
+        format!("e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\ndefault compat: compat={{}},rocompat={{}},incompat={{{incompat}}}\nlegacy client fscid: -1\n \nNo filesystems configured\n")
     });
     Ok(reply.and_status(format!("dumped fsmap epoch {epoch}")))
 }

@@ -144,7 +144,10 @@ fn get(r: &mut Request) -> Outcome {
     }
     match (name.as_str(), config_options::lookup(&name)) {
         ("fsid", _) => Ok(Reply::text(format!("{}\n", r.core.fsid))),
-        (_, Lookup::Known(option)) => Ok(Reply::text(format!("{}\n", option.default))),
+        (_, Lookup::Known(option)) => Ok(Reply::text(match option.default.parse::<f64>() {
+            Ok(value) if option.kind == config_options::Kind::Float => format!("{value:.6}"),
+            _ => option.default.to_string(),
+        })),
         (_, Lookup::PassedOn) => {
             fail(Errno::ENOENT, format!("'{name}' is not set here; its default is the client's own"))
         }

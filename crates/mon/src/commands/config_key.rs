@@ -64,7 +64,7 @@ pub const COMMANDS: &[Command] = &[
 fn get(r: &mut Request) -> Outcome {
     let key = r.args.string("key")?;
     match r.core.config_keys.get(&key) {
-        Some(value) => Ok(Reply::bytes(value.clone()).and_status(format!("obtained '{key}'"))),
+        Some(value) => Ok(Reply::bytes(value.clone())),
         None => fail(Errno::ENOENT, ""),
     }
 }
@@ -93,10 +93,10 @@ fn set(r: &mut Request) -> Outcome {
 
 fn remove(r: &mut Request) -> Outcome {
     let key = r.args.string("key")?;
-    if r.core.config_keys.remove(&key).is_none() {
-        return Ok(Reply::status(format!("no such key '{key}'")));
+    // Ceph says so whether or not there was one.
+    if r.core.config_keys.remove(&key).is_some() {
+        r.core.writes.remove(format!("{}{key}", keys::CONFIG_KEY));
     }
-    r.core.writes.remove(format!("{}{key}", keys::CONFIG_KEY));
     Ok(Reply::status("key deleted"))
 }
 

@@ -131,6 +131,7 @@ fn balancer_status(r: &mut Request) -> Outcome {
         .with("last_optimize_duration", "")
         .with("last_optimize_started", "")
         .with("mode", "none")
+        .with("no_optimization_needed", false)
         .with("optimize_result", "")
         .with("plans", Json::Array(vec![]));
     Ok(r.json(&json))

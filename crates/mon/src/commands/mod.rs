@@ -96,8 +96,13 @@ impl Reply {
         Reply { status: text.into(), output: Bytes::new() }
     }
 
+    /// The `ceph` command ends output with a newline of its own, so the last one is left off.
     pub fn text(text: impl Into<String>) -> Reply {
-        Reply { status: String::new(), output: Bytes::from(text.into()) }
+        let mut text: String = text.into();
+        if text.ends_with('\n') {
+            text.pop();
+        }
+        Reply { status: String::new(), output: Bytes::from(text) }
     }
 
     pub fn bytes(output: Bytes) -> Reply {

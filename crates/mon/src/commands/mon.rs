@@ -3,7 +3,6 @@
 use super::cluster::{counts_json, own_version};
 use super::{Command, Outcome, Reply, Request, fail};
 use crate::core::Core;
-use crate::format::table::{Align, Table};
 use crate::serde_bridge::from_serde;
 use base::{Errno, Json};
 use std::collections::BTreeMap;
@@ -159,16 +158,20 @@ fn quorum_status(r: &mut Request) -> Outcome {
 }
 
 fn mon_feature_ls(r: &mut Request) -> Outcome {
-    let supported = Json::object().with("persistent", feature_names()).with("optional", Json::Array(vec![]));
-    let json = Json::object()
-        .with("all", Json::object().with("supported", feature_names()).with("persistent", feature_names()))
-        .with("monmap", supported);
-    let text = || {
-        let mut table = Table::new().column("FEATURE", Align::Left, Align::Left);
-        for (_, name) in MonMap::FEATURE_NAMES {
-            table.row([name]);
-        }
-        table.render()
+    let all = || Json::object().with("supported", feature_names()).with("persistent", feature_names());
+    let monmap = || {
+        Json::object()
+            .with("epoch", r.core.mon_map.epoch)
+            .with("persistent", feature_names())
+            .with("optional", Json::Array(vec![]))
+            .with("required", feature_names())
     };
-    Ok(r.json_or(|| json, text))
+    let names = MonMap::FEATURE_NAMES.map(|(_, name)| name).join(",");
+    let text = || {
+        format!(
+            "all features\n\tsupported: [{names}]\n\tpersistent: [{names}]\non current monmap (epoch {})\n\tpersistent: [{names}]\n\trequired: [{names}]\n",
+            r.core.mon_map.epoch
+        )
+    };
+    Ok(r.json_or(|| Json::object().with("all", all()).with("monmap", monmap()), text))
 }

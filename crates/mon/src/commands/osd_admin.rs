@@ -227,6 +227,15 @@ fn forget(r: &mut Request, osd: OsdId) {
 /// Destroying and purging need consent, and an OSD that is down.
 fn check_destroy(r: &Request, word: &str) -> Result<OsdId, Failure> {
     let osd = r.args.osd("id")?;
+    let pgs = r.core.pgs.pgs_on(osd);
+    if pgs > 0 && !r.args.flag("force") {
+        return fail(
+            Errno::EBUSY,
+            format!(
+                "OSD(s) {osd} have {pgs} pgs currently mapped to them. \nYou can proceed by passing --force, but be warned that this will likely mean real, permanent data loss."
+            ),
+        );
+    }
     if !r.args.flag("yes_i_really_mean_it") && !r.args.flag("force") {
         return fail(
             Errno::EPERM,

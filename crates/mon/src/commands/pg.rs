@@ -266,9 +266,9 @@ fn pg_json(e: &PgEntry) -> Json {
         .with("state", pg_state::text(p.state))
         .with("last_fresh", at(e.fresh))
         .with("last_change", at(p.last_change))
-        .with("last_active", at(p.last_active))
+        .with("last_active", at(e.last_active))
         .with("last_peered", at(e.last_peered))
-        .with("last_clean", at(p.last_clean))
+        .with("last_clean", at(e.last_clean))
         .with("last_became_active", at(p.last_change))
         .with("last_became_peered", at(p.last_change))
         .with("last_unstale", at(e.last_unstale))
@@ -420,6 +420,7 @@ fn dump_json(r: &Request, has: &dyn Fn(&str) -> bool) -> Json {
     }
     if has("osds") {
         json.push("osd_stats", osds_json(r));
+        json.push("pool_statfs", Json::Array(vec![]));
     }
     if has("pgs") {
         json.push("pg_stats", pgs());
@@ -559,17 +560,15 @@ fn dump_text(r: &Request, has: &dyn Fn(&str) -> bool) -> String {
     }
     if all || has("pgs") {
         out.push_str(&full_table(&pgs.pgs().collect::<Vec<_>>()));
-        out.push_str("\n\n");
     }
     if has("pgs_brief") {
         out.push_str(&brief_table(&pgs.pgs().collect::<Vec<_>>()));
     }
     if all || has("pools") {
-        out.push_str(&pools_table(r));
-        out.push('\n');
+        out.push_str(&pools_table(r, !all));
     }
     if sums {
-        out.push_str(&sum_table(&pgs.total()));
+        out.push_str(&sum_table(&pgs.total(), !all));
     }
     if all || has("osds") {
         out.push_str(&osds_table(r));
@@ -666,7 +665,8 @@ fn brief_table(entries: &[&PgEntry]) -> String {
     table.render()
 }
 
-fn count_columns(first: &str) -> Table {
+/// Within a dump of everything these tables go without words in their first line.
+fn count_columns(first: &str, headed: bool) -> Table {
     let headings = [
         "OBJECTS",
         "MISSING_ON_PRIMARY",
@@ -679,9 +679,9 @@ fn count_columns(first: &str) -> Table {
         "LOG",
         "DISK_LOG",
     ];
-    headings.into_iter().fold(Table::new().column(first, Align::Left, Align::Left), |table, heading| {
-        table.column(heading, Align::Left, Align::Right)
-    })
+    let word = |heading| if headed { heading } else { "" };
+    let table = Table::new().column(word(first), Align::Left, Align::Left);
+    headings.into_iter().fold(table, |table, heading| table.column(word(heading), Align::Left, Align::Right))
 }
 
 fn count_cells(stat: &PoolStat) -> [String; 10] {
@@ -701,8 +701,8 @@ fn count_cells(stat: &PoolStat) -> [String; 10] {
     .map(|n| n.to_string())
 }
 
-fn pools_table(r: &Request) -> String {
-    let mut table = count_columns("POOLID");
+fn pools_table(r: &Request, headed: bool) -> String {
+    let mut table = count_columns("POOLID", headed);
     for id in r.core.osd.map().pools.keys() {
         let cells = count_cells(&r.core.pgs.pool_stat(*id));
         table.row([id.to_string()].into_iter().chain(cells));
@@ -710,8 +710,8 @@ fn pools_table(r: &Request) -> String {
     table.render()
 }
 
-fn sum_table(stat: &PoolStat) -> String {
-    let mut table = count_columns("PG_STAT");
+fn sum_table(stat: &PoolStat, headed: bool) -> String {
+    let mut table = count_columns("PG_STAT", headed);
     table.row(["sum".to_string()].into_iter().chain(count_cells(stat)));
     table.render()
 }
@@ -765,8 +765,8 @@ fn dump_stuck(r: &mut Request) -> Outcome {
         r.args.optional_int("threshold")?.and_then(|t| u64::try_from(t).ok()).unwrap_or(STUCK_SECONDS);
     let old = |since: WallTime| u64::from(r.turn.wall.sec.saturating_sub(since.sec)) >= threshold;
     let stuck = |e: &PgEntry, kind: &str| match kind {
-        "inactive" => !e.has(pg_state::ACTIVE) && old(e.report.last_active),
-        "unclean" => !e.has(pg_state::CLEAN) && old(e.report.last_clean),
+        "inactive" => !e.has(pg_state::ACTIVE) && old(e.last_active),
+        "unclean" => !e.has(pg_state::CLEAN) && old(e.last_clean),
         "degraded" => e.has(pg_state::DEGRADED) && old(e.last_undegraded),
         "undersized" => e.has(pg_state::UNDERSIZED) && old(e.last_fullsized),
         "stale" => e.has(pg_state::STALE) && old(e.last_unstale),

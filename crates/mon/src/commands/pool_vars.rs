@@ -102,7 +102,7 @@ fn value(r: &Request, _: PoolId, pool: &PgPool, var: &str) -> Result<Json, Failu
         .into(),
         "erasure_code_profile" | "allow_ec_overwrites" => {
             return fail(
-                Errno::EINVAL,
+                Errno::EACCES,
                 format!("pool '{name}' is not a erasure pool: variable not applicable"),
             );
         }
@@ -128,10 +128,15 @@ fn set(r: &mut Request) -> Outcome {
     let text = r.args.string("val")?;
     let Some(mut pool) = r.core.osd.map().pool(id).cloned() else { return fail(Errno::ENOENT, "") };
     change(r, id, &name, &mut pool, &var, &text)?;
+    let unset = PoolOpt::by_name(&var).is_some_and(|opt| pool.opts.get(opt.key).is_none());
     if let Some(pending) = r.core.osd.pool_mut(id) {
         *pending = pool;
     }
-    Ok(Reply::status(format!("set pool {id} {var} to {text}")))
+    Ok(Reply::status(if unset {
+        format!("unset pool {id} {var}")
+    } else {
+        format!("set pool {id} {var} to {text}")
+    }))
 }
 
 fn int(text: &str) -> Result<i64, Failure> {

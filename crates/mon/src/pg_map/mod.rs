@@ -26,6 +26,8 @@ pub struct PgEntry {
     /// When the report came.
     pub fresh: WallTime,
     /// The last times it was in these states: for "stuck" PGs.
+    pub last_active: WallTime,
+    pub last_clean: WallTime,
     pub last_peered: WallTime,
     pub last_fullsized: WallTime,
     pub last_unstale: WallTime,
@@ -95,18 +97,19 @@ impl PgMap {
                 window.add(now, &Rates::between(&before.report, report));
             }
         }
-        let last = |good: bool, pick: fn(&PgEntry) -> WallTime| match before {
-            _ if good => wall,
-            Some(entry) => pick(entry),
-            None => wall,
+        // PGs are reported when they change: what was well until now was well just now.
+        let last_well = |well: fn(u64) -> bool, before_that: fn(&PgEntry) -> WallTime| match before {
+            Some(before) if !well(report.state) && !well(before.report.state) => before_that(before),
+            _ => wall,
         };
-        let is = |state: u64| report.state & state != 0;
         let entry = PgEntry {
             fresh: wall,
-            last_peered: last(is(pg_state::ACTIVE | pg_state::PEERED), |e| e.last_peered),
-            last_fullsized: last(!is(pg_state::UNDERSIZED), |e| e.last_fullsized),
+            last_active: last_well(|s| s & pg_state::ACTIVE != 0, |e| e.last_active),
+            last_clean: last_well(|s| s & pg_state::CLEAN != 0, |e| e.last_clean),
+            last_peered: last_well(|s| s & (pg_state::ACTIVE | pg_state::PEERED) != 0, |e| e.last_peered),
+            last_fullsized: last_well(|s| s & pg_state::UNDERSIZED == 0, |e| e.last_fullsized),
             last_unstale: wall,
-            last_undegraded: last(!is(pg_state::DEGRADED), |e| e.last_undegraded),
+            last_undegraded: last_well(|s| s & pg_state::DEGRADED == 0, |e| e.last_undegraded),
             report: report.clone(),
         };
         self.pgs.insert(report.pg, entry);

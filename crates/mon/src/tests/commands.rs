@@ -15,8 +15,8 @@ fn pool_life() {
     assert_eq!((created.result, created.status.as_str()), (0, "pool 'p' created"));
     let again = c.command(client, r#"{"prefix":"osd pool create","pool":"p"}"#);
     assert_eq!((again.result, again.status.as_str()), (0, "pool 'p' already exists"));
-    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "1 p\n");
-    assert_eq!(c.ok(client, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 2\n");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "1 p");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 2");
     let set = c.command(client, r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#);
     assert_eq!((set.result, set.status.as_str()), (0, "set pool 1 size to 3"));
     assert_eq!(c.mon.osd_map().pool(PoolId(1)).unwrap().size, 3);
@@ -39,7 +39,7 @@ fn pool_life() {
     assert!(c.mon.osd_map().pools.is_empty());
     // Numbers of pools are not used again.
     c.ok(client, r#"{"prefix":"osd pool create","pool":"p"}"#);
-    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "2 p\n");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "2 p");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn status_follows_reports() {
     c.ok(client, r#"{"prefix":"osd pool application enable","pool":"p","app":"rados"}"#);
     assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK");
     let stat = c.ok(client, r#"{"prefix":"pg stat"}"#);
-    assert_eq!(stat, "1 pgs: 1 active+clean; 20 KiB data, 2 GiB used, 38 GiB / 40 GiB avail\n");
+    assert_eq!(stat, "1 pgs: 1 active+clean; 20 KiB data, 2 GiB used, 38 GiB / 40 GiB avail");
     let df = json(&c.ok(client, r#"{"prefix":"df","format":"json"}"#));
     assert_eq!(df["pools"][0]["stats"]["stored"], 20480);
     assert_eq!(df["pools"][0]["stats"]["bytes_used"], 40960);
@@ -221,7 +221,7 @@ fn crush_commands() {
     let create = r#"{"prefix":"osd crush rule create-replicated","name":"r2","root":"default","type":"osd"}"#;
     assert_eq!(c.command(client, create).result, 0);
     assert_eq!(c.command(client, create).status, "rule r2 already exists");
-    assert_eq!(c.ok(client, r#"{"prefix":"osd crush rule ls"}"#), "replicated_rule\nr2\n");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd crush rule ls"}"#), "replicated_rule\nr2");
     c.ok(client, r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"rule":"r2"}"#);
     assert_eq!(c.command(client, r#"{"prefix":"osd crush rule rm","name":"r2"}"#).result, -16);
     let bytes = c.mon.osd_map().crush.clone();
@@ -267,4 +267,23 @@ fn tell_answers_about_this_daemon() {
     let reply = c.take::<MCommandReply>(client).remove(0);
     assert_eq!(reply.result, 0);
     assert_eq!(json(std::str::from_utf8(&reply.output).unwrap())["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_pg_is_a_warning_only_when_it_stays_undersized() {
+    let (mut c, s) = Cluster::with_osds(3);
+    let client = c.client();
+    c.ok(client, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    let pg = PgId { pool: PoolId(1), seed: 0 };
+    let report = c.pg_report(pg, &[0, 1], 0);
+    c.report(s[0], 0, vec![report]);
+    c.run(300);
+    let mut report = c.pg_report(pg, &[0], 0);
+    report.state = pg_state::ACTIVE | pg_state::UNDERSIZED;
+    c.report(s[0], 0, vec![report]);
+    c.run(30);
+    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK");
+    c.run(40);
+    let health = c.ok(client, r#"{"prefix":"health"}"#);
+    assert_eq!(health, "HEALTH_WARN Degraded data redundancy: 1 pg undersized");
 }
