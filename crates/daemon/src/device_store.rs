@@ -15,6 +15,11 @@ pub trait DeviceStore: ObjectStore {
     fn commit(&mut self);
     fn poll_disk(&mut self) -> Option<DiskRequest>;
     fn on_disk_done(&mut self, token: u64, result: DiskResult);
+    /// Puts everything where the next start finds it without replaying the log.
+    /// Never needed for safety.
+    fn begin_shutdown(&mut self);
+    /// Nothing queued, nothing in flight.
+    fn is_idle(&self) -> bool;
     /// The store can promise nothing any more: the process must end.
     fn fatal_error(&self) -> Option<String>;
 }
@@ -49,6 +54,14 @@ impl DeviceStore for Engine {
 
     fn on_disk_done(&mut self, token: u64, result: DiskResult) {
         Engine::on_disk_done(self, token, result);
+    }
+
+    fn begin_shutdown(&mut self) {
+        self.checkpoint();
+    }
+
+    fn is_idle(&self) -> bool {
+        Engine::is_idle(self)
     }
 
     fn fatal_error(&self) -> Option<String> {

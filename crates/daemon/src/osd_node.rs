@@ -20,6 +20,21 @@ pub const CLUSTER_LISTENER: ListenerId = ListenerId(1);
 
 /// How long a stopping OSD waits for the monitor to mark it down.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
+/// How long it then takes at most to leave the store as the next start likes it.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A clean stop, in two steps.
+enum Stopping {
+    No,
+    /// The monitor is to mark us down, so that clients turn elsewhere at once.
+    AwaitMap {
+        until: Time,
+    },
+    /// The store writes a checkpoint.
+    AwaitStore {
+        until: Time,
+    },
+}
 
 enum Stage<S: DeviceStore> {
     /// The store is recovering; nobody is served.
@@ -36,7 +51,7 @@ pub struct OsdNode<S: DeviceStore> {
     mon: MonLink,
     dial: Dial,
     paused: bool,
-    stop_by: Option<Time>,
+    stopping: Stopping,
 }
 
 impl<S: DeviceStore> OsdNode<S> {
@@ -58,7 +73,7 @@ impl<S: DeviceStore> OsdNode<S> {
             },
             stage: Stage::Opening(store, config),
             paused: false,
-            stop_by: None,
+            stopping: Stopping::No,
         }
     }
 
@@ -201,6 +216,36 @@ impl<S: DeviceStore> OsdNode<S> {
         }
     }
 
+    fn stop_deadline(&self) -> Time {
+        match self.stopping {
+            Stopping::No => Time::MAX,
+            Stopping::AwaitMap { until } | Stopping::AwaitStore { until } => until,
+        }
+    }
+
+    fn drive_stop(&mut self, env: &mut dyn Env) {
+        let now = env.now();
+        match self.stopping {
+            Stopping::No => {}
+            Stopping::AwaitMap { until } => {
+                let down = matches!(&self.stage, Stage::Running(osd) if osd.is_stopped());
+                if down || now >= until {
+                    self.stopping = Stopping::AwaitStore { until: now + CHECKPOINT_PATIENCE };
+                    if let Some(store) = self.store_mut() {
+                        store.begin_shutdown();
+                    }
+                    self.pump_store(env);
+                    self.drive_stop(env);
+                }
+            }
+            Stopping::AwaitStore { until } => {
+                if now >= until || self.store_mut().is_none_or(|store| store.is_idle()) {
+                    env.exit(0);
+                }
+            }
+        }
+    }
+
     fn apply_back_pressure(&mut self, env: &mut dyn Env) {
         let Stage::Running(osd) = &self.stage else { return };
         let paused = osd.wants_pause();
@@ -244,7 +289,7 @@ impl<S: DeviceStore> Node for OsdNode<S> {
                 self.with_osd(env, |osd, ctx| osd.on_store_events(ctx));
             }
             Event::Shutdown => {
-                self.stop_by = Some(env.now() + STOP_PATIENCE);
+                self.stopping = Stopping::AwaitMap { until: env.now() + STOP_PATIENCE };
                 match self.stage {
                     Stage::Running(_) => self.with_osd(env, |osd, ctx| osd.stop(ctx)),
                     Stage::Opening(..) | Stage::Dead => env.exit(0),
@@ -273,10 +318,7 @@ impl<S: DeviceStore> Node for OsdNode<S> {
         self.apply_back_pressure(env);
         self.sessions.flush(env);
         self.links.flush(env);
-        let stopped = matches!(&self.stage, Stage::Running(osd) if osd.is_stopped());
-        if self.stop_by.is_some_and(|by| stopped || env.now() >= by) {
-            env.exit(0);
-        }
+        self.drive_stop(env);
     }
 
     fn next_wake(&self) -> Time {
@@ -284,6 +326,6 @@ impl<S: DeviceStore> Node for OsdNode<S> {
             Stage::Running(osd) => osd.next_wake().min(self.mon.next_wake()),
             Stage::Opening(..) | Stage::Dead => Time::MAX,
         };
-        core.min(self.sessions.next_wake()).min(self.links.next_wake()).min(self.stop_by.unwrap_or(Time::MAX))
+        core.min(self.sessions.next_wake()).min(self.links.next_wake()).min(self.stop_deadline())
     }
 }

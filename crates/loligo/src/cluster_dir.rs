@@ -54,7 +54,10 @@ impl ClusterDir {
             return Ok(dir);
         }
         if fs::read_dir(&root)?.next().is_some() {
-            bail!("{} is not empty and holds no Loligo cluster; give an empty or new directory", root.display());
+            bail!(
+                "{} is not empty and holds no Loligo cluster; give an empty or new directory",
+                root.display()
+            );
         }
         let settings = ClusterSettings {
             format: FORMAT,

@@ -82,7 +82,7 @@ impl LocalCluster {
     /// Asks the daemons that this process started to stop, and kills those that do not.
     pub fn stop_started(&mut self, patience: Duration) {
         for (name, mut child) in self.started.drain(..) {
-            process::stop(&self.dir.pid_file(&name), patience);
+            process::stop(&[&self.dir.pid_file(&name)], patience);
             // One that held no pid file yet.
             let _ = child.kill();
             let _ = child.wait();

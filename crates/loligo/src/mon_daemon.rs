@@ -16,9 +16,8 @@ use wire::types::{EntityAddr, EntityAddrVec, Uuid};
 pub fn run(options: &MonOptions) -> Result<ExitCode> {
     logging::init();
     let _pid_file = options.daemon.pid_file.as_deref().map(PidFile::claim).transpose()?;
-    let listener = uring::listen(options.listen).with_context(|| {
-        format!("cannot listen on {}: is another monitor running there?", options.listen)
-    })?;
+    let listener = uring::listen(options.listen)
+        .with_context(|| format!("cannot listen on {}: is another monitor running there?", options.listen))?;
     fs::create_dir_all(&options.data).with_context(|| format!("cannot make {}", options.data.display()))?;
     let store = RedbMapStore::open(&options.data.join("maps.redb"))?;
     // A monitor's address has no nonce: clients know it from ceph.conf.

@@ -73,7 +73,8 @@ fn mkfs(options: &OsdOptions, size: u64, fsid: Uuid, osd: OsdId) -> Result<()> {
     if !is_block {
         let _ = fs::remove_file(&path);
     }
-    let disk = open_disk(&path, DiskOptions { create_len: (!is_block).then_some(size), ..DiskOptions::default() })?;
+    let disk =
+        open_disk(&path, DiskOptions { create_len: (!is_block).then_some(size), ..DiskOptions::default() })?;
     let identity = Identity { fsid, osd, uuid: identity::new_uuid()? };
     let engine = Engine::format(disk.info(), identity, store::Options::default());
     let mut job = StoreJob::new(engine);
@@ -93,7 +94,8 @@ fn mkfs(options: &OsdOptions, size: u64, fsid: Uuid, osd: OsdId) -> Result<()> {
         None if is_block => Ok(()),
         None => {
             fs::rename(&path, &options.device)?;
-            let folder = options.device.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder =
+                options.device.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             fs::File::open(folder)?.sync_all()?;
             info!(device = %options.device.display(), "formatted");
             Ok(())
@@ -149,7 +151,13 @@ fn metadata(options: &OsdOptions, size: u64) -> BTreeMap<String, String> {
             ("cpu", field(fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), "model name")),
             ("mem_total_kb", memory.trim_end_matches(" kB").to_string()),
             ("mem_swap_kb", "0".into()),
-            ("ceph_version", format!("ceph version {CEPH_VERSION} (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))),
+            (
+                "ceph_version",
+                format!(
+                    "ceph version {CEPH_VERSION} (loligo {}) pacific (stable)",
+                    env!("CARGO_PKG_VERSION")
+                ),
+            ),
             ("ceph_version_short", CEPH_VERSION.into()),
             ("ceph_release", "pacific".into()),
             ("osd_objectstore", "loligo".into()),

@@ -52,19 +52,30 @@ pub fn spawn(args: &[String], log: &Path) -> Result<Child> {
     command.spawn().context("cannot start a daemon")
 }
 
-/// Asks the process to stop, then insists. True if it had to be killed.
-#[allow(unsafe_code)]
-pub fn stop(pid_file: &Path, patience: Duration) -> bool {
-    let Some(pid) = running(pid_file) else { return false };
-    // SAFETY: plain system calls on a pid that the lock proves to be the daemon's.
-    unsafe { libc::kill(pid, libc::SIGTERM) };
-    if gone_within(pid_file, patience) {
-        return false;
+/// Asks the processes to stop, all at once, then insists. Returns those that
+/// had to be killed.
+pub fn stop<'a>(pid_files: &[&'a Path], patience: Duration) -> Vec<&'a Path> {
+    let asked: Vec<(&Path, i32)> =
+        pid_files.iter().filter_map(|f| Some((*f, signal(f, libc::SIGTERM)?))).collect();
+    let deadline = Instant::now() + patience;
+    let mut killed = Vec::new();
+    for (pid_file, _) in asked {
+        if !gone_within(pid_file, deadline.saturating_duration_since(Instant::now())) {
+            signal(pid_file, libc::SIGKILL);
+            gone_within(pid_file, Duration::from_secs(5));
+            killed.push(pid_file);
+        }
     }
-    // SAFETY: as above.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
-    gone_within(pid_file, Duration::from_secs(5));
-    true
+    killed
+}
+
+/// The pid signalled, if the daemon runs.
+#[allow(unsafe_code)]
+fn signal(pid_file: &Path, number: i32) -> Option<i32> {
+    let pid = running(pid_file)?;
+    // SAFETY: a plain system call on a pid that the lock proves to be the daemon's.
+    unsafe { libc::kill(pid, number) };
+    Some(pid)
 }
 
 fn gone_within(pid_file: &Path, patience: Duration) -> bool {
