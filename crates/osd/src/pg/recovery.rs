@@ -102,7 +102,8 @@ impl Pg {
         ctx: &mut Ctx<'_>,
         object: &HObject,
     ) {
-        if self.recovering.contains_key(object) || !self.is_degraded(object) {
+        let hopeless = self.unfound.contains(object);
+        if hopeless || self.recovering.contains_key(object) || !self.is_degraded(object) {
             return;
         }
         self.wanted.insert(object.clone());
@@ -133,6 +134,11 @@ impl Pg {
         self.check_recovered(sh, ctx);
     }
 
+    /// Somebody may have now what nobody had.
+    pub(super) fn search_again(&mut self) {
+        self.unfound.clear();
+    }
+
     fn next_degraded(&self) -> Option<HObject> {
         let fresh =
             |object: &&HObject| !self.recovering.contains_key(*object) && !self.unfound.contains(*object);
@@ -160,17 +166,30 @@ impl Pg {
         }
     }
 
-    /// Other copies that should have the object as the log has it.
+    /// Other copies to ask, the likeliest first. Copies that are being
+    /// backfilled, or have fallen behind the log, may be the last to have what
+    /// they are asked for: they look, and a version stands for its content
+    /// wherever it is found.
     fn sources(&self, object: &HObject, need: EVersion) -> Vec<OsdId> {
         let has = |copy: &super::PeerCopy| {
             copy.info.as_ref().is_some_and(|i| *object <= i.last_backfill && i.last_update >= need)
                 && !copy.missing.contains(object)
         };
-        self.peers.iter().filter(|(_, copy)| has(copy)).map(|(osd, _)| *osd).collect()
+        let mut sources: Vec<(bool, OsdId)> = self
+            .peers
+            .iter()
+            .filter(|(_, copy)| copy.info.is_some())
+            .map(|(osd, copy)| (!has(copy), *osd))
+            .collect();
+        sources.sort_unstable();
+        sources.into_iter().map(|(_, osd)| osd).collect()
     }
 
     pub(super) fn has_other_source(&self, object: &HObject) -> bool {
-        self.targets.iter().any(|osd| self.sources(object, EVersion::ZERO).contains(osd))
+        let has = |copy: &super::PeerCopy| {
+            copy.info.as_ref().is_some_and(|i| *object <= i.last_backfill) && !copy.missing.contains(object)
+        };
+        self.targets.iter().any(|osd| self.peers.get(osd).is_some_and(has))
     }
 
     fn pull<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, object: &HObject) {
@@ -628,6 +647,10 @@ impl Pg {
             self.send_part(sh, ctx, id);
         }
         let limit = sh.config.retry_interval * 10;
+        if !self.unfound.is_empty() && ctx.now.since(self.last_sent) > limit {
+            self.last_sent = ctx.now;
+            self.search_again();
+        }
         let stuck: Vec<HObject> = self
             .recovering
             .iter()

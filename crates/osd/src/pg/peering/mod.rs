@@ -142,6 +142,12 @@ impl Pg {
             sh.dirty.insert(self.id);
         }
         if matches!(self.phase, Phase::Active | Phase::Activating { .. }) {
+            if !member && !self.peers.contains_key(&from) {
+                // Too late to have a say, but it may have what is missing.
+                self.peers.insert(from, PeerCopy { info: notify.info, ..PeerCopy::default() });
+                self.search_again();
+                self.recover_more(sh, ctx);
+            }
             return;
         }
         if let Some(info) = &notify.info {
