@@ -21,7 +21,7 @@ use crate::peer::{self, PgHeader};
 use crate::shared::{Commit, Shared};
 use base::Time;
 use bytes::Bytes;
-use store::{Mutation, ObjectStore, StoreError, Transaction};
+use store::{ObjectStore, StoreError, Transaction};
 use wire::messages::OpResult;
 use wire::types::{EVersion, HObject, OsdId};
 use wire::{Encode, Features};
@@ -47,7 +47,8 @@ pub struct InFlight {
     prev: EVersion,
     entry: LogEntry,
     entry_bytes: Bytes,
-    mutations: Vec<Mutation>,
+    /// The message to targets, encoded once; empty when there are none.
+    body: Vec<Bytes>,
     /// Targets that do not have the object yet: they get the log entry alone.
     log_only: Vec<OsdId>,
     result: i32,
@@ -56,8 +57,10 @@ pub struct InFlight {
 
 impl InFlight {
     fn body(&self, header: &PgHeader, log_only: bool) -> Vec<Bytes> {
-        let mutations = (!log_only).then_some(self.mutations.as_slice());
-        peer::encode_repl(header, self.prev, &self.entry, &self.entry_bytes, mutations)
+        if log_only {
+            return peer::encode_repl(header, self.prev, &self.entry, &self.entry_bytes, None);
+        }
+        self.body.clone()
     }
 }
 
@@ -99,7 +102,11 @@ impl Pg {
         let entry_bytes = entry.to_bytes(Features::ALL);
         let prev = self.info.last_update;
 
-        let mut txn = Transaction { ops: mutations.clone() };
+        let body = match self.targets.is_empty() {
+            true => Vec::new(),
+            false => peer::encode_repl(&self.header(sh), prev, &entry, &entry_bytes, Some(&mutations)),
+        };
+        let mut txn = Transaction { ops: mutations };
         if let Err(error) = self.append(sh, entry.clone(), entry_bytes.clone(), &mut txn) {
             let object = request.object.clone();
             tracing::error!(pg = %self.id, %error, "write refused by the store");
@@ -116,7 +123,7 @@ impl Pg {
             prev,
             entry,
             entry_bytes,
-            mutations,
+            body,
             log_only: Vec::new(),
             result,
             ops,
@@ -170,16 +177,13 @@ impl Pg {
             return;
         }
         let header = self.header(sh);
-        let (mut full, mut bare) = (None, None);
         for at in 0..self.targets.len() {
             let osd = self.targets[at];
             let log_only = self.lacks_object(osd, &write.object);
             if log_only {
                 write.log_only.push(osd);
             }
-            let body = if log_only { &mut bare } else { &mut full };
-            let body = body.get_or_insert_with(|| write.body(&header, log_only)).clone();
-            sh.send_peer(ctx, osd, peer::KIND_REPL, body);
+            sh.send_peer(ctx, osd, peer::KIND_REPL, write.body(&header, log_only));
         }
     }
 
