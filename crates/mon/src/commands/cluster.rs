@@ -200,7 +200,7 @@ fn fs_dump(r: &mut Request) -> Outcome {
 
 fn mds_stat(r: &mut Request) -> Outcome {
     if !r.format.is_json() {
-        return Ok(Reply::text("\n"));
+        return Ok(Reply::default());
     }
     let json = Json::object()
         .with("fsmap", fs_map_json())

@@ -14,7 +14,7 @@ pub const COMMANDS: &[Command] = &[Command {
 }];
 
 fn get_command_descriptions(_: &mut Request) -> Outcome {
-    Ok(Reply::text(describe(super::all())))
+    Ok(Reply::bytes(describe(super::all()).into()))
 }
 
 pub fn describe<'a>(commands: impl Iterator<Item = &'a Command>) -> String {

@@ -145,7 +145,7 @@ fn fs_status(r: &mut Request) -> Outcome {
 }
 
 fn progress(_: &mut Request) -> Outcome {
-    Ok(Reply::text("\n"))
+    Ok(Reply::default())
 }
 
 fn unsupported(r: &mut Request) -> Outcome {

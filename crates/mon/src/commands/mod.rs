@@ -96,11 +96,11 @@ impl Reply {
         Reply { status: text.into(), output: Bytes::new() }
     }
 
-    /// The `ceph` command ends output with a newline of its own, so the last one is left off.
+    /// Plain text ends in a newline, as Ceph's monitors see to.
     pub fn text(text: impl Into<String>) -> Reply {
         let mut text: String = text.into();
-        if text.ends_with('\n') {
-            text.pop();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
         }
         Reply { status: String::new(), output: Bytes::from(text) }
     }
@@ -147,7 +147,7 @@ impl Request<'_, '_> {
     /// For commands whose output is JSON in any case: pretty when plain text is wanted.
     pub fn json(&self, value: &Json) -> Reply {
         match self.format {
-            Format::Json => Reply::text(value.compact()),
+            Format::Json => Reply::bytes(Bytes::from(value.compact())),
             Format::JsonPretty | Format::Plain => Reply::text(value.pretty()),
         }
     }

@@ -34,7 +34,7 @@ pub fn on_tell(core: &mut Core, turn: &mut Turn, id: SessionId, tid: u64, messag
 }
 
 fn get_command_descriptions(_: &mut Request) -> Outcome {
-    Ok(Reply::text(descriptions::describe(COMMANDS.iter())))
+    Ok(Reply::bytes(descriptions::describe(COMMANDS.iter()).into()))
 }
 
 fn version(r: &mut Request) -> Outcome {

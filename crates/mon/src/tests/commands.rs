@@ -15,8 +15,8 @@ fn pool_life() {
     assert_eq!((created.result, created.status.as_str()), (0, "pool 'p' created"));
     let again = c.command(client, r#"{"prefix":"osd pool create","pool":"p"}"#);
     assert_eq!((again.result, again.status.as_str()), (0, "pool 'p' already exists"));
-    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "1 p");
-    assert_eq!(c.ok(client, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 2");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "1 p\n");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 2\n");
     let set = c.command(client, r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#);
     assert_eq!((set.result, set.status.as_str()), (0, "set pool 1 size to 3"));
     assert_eq!(c.mon.osd_map().pool(PoolId(1)).unwrap().size, 3);
@@ -39,7 +39,7 @@ fn pool_life() {
     assert!(c.mon.osd_map().pools.is_empty());
     // Numbers of pools are not used again.
     c.ok(client, r#"{"prefix":"osd pool create","pool":"p"}"#);
-    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "2 p");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd lspools"}"#), "2 p\n");
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn status_follows_reports() {
     assert_eq!(status["health"]["status"], "HEALTH_WARN");
     assert!(status["health"]["checks"]["POOL_APP_NOT_ENABLED"].is_object());
     c.ok(client, r#"{"prefix":"osd pool application enable","pool":"p","app":"rados"}"#);
-    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK");
+    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK\n");
     let stat = c.ok(client, r#"{"prefix":"pg stat"}"#);
-    assert_eq!(stat, "1 pgs: 1 active+clean; 20 KiB data, 2 GiB used, 38 GiB / 40 GiB avail");
+    assert_eq!(stat, "1 pgs: 1 active+clean; 20 KiB data, 2 GiB used, 38 GiB / 40 GiB avail\n");
     let df = json(&c.ok(client, r#"{"prefix":"df","format":"json"}"#));
     assert_eq!(df["pools"][0]["stats"]["stored"], 20480);
     assert_eq!(df["pools"][0]["stats"]["bytes_used"], 40960);
@@ -151,10 +151,10 @@ fn health_tells_what_is_down_and_mutes_it() {
     let detail = c.ok(client, r#"{"prefix":"health","detail":"detail"}"#);
     assert_eq!(
         detail,
-        "HEALTH_WARN 1 osds down\n[WRN] OSD_DOWN: 1 osds down\n    osd.1 (root=default,host=box) is down"
+        "HEALTH_WARN 1 osds down\n[WRN] OSD_DOWN: 1 osds down\n    osd.1 (root=default,host=box) is down\n"
     );
     c.ok(client, r#"{"prefix":"health mute","code":"OSD_DOWN","ttl":"1h"}"#);
-    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK (muted: OSD_DOWN)");
+    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK (muted: OSD_DOWN)\n");
     assert_eq!(c.command(client, r#"{"prefix":"health mute","code":"OSD_FULL"}"#).result, -2);
     assert!(
         c.ok(client, r#"{"prefix":"log last","num":50}"#)
@@ -221,7 +221,7 @@ fn crush_commands() {
     let create = r#"{"prefix":"osd crush rule create-replicated","name":"r2","root":"default","type":"osd"}"#;
     assert_eq!(c.command(client, create).result, 0);
     assert_eq!(c.command(client, create).status, "rule r2 already exists");
-    assert_eq!(c.ok(client, r#"{"prefix":"osd crush rule ls"}"#), "replicated_rule\nr2");
+    assert_eq!(c.ok(client, r#"{"prefix":"osd crush rule ls"}"#), "replicated_rule\nr2\n");
     c.ok(client, r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"rule":"r2"}"#);
     assert_eq!(c.command(client, r#"{"prefix":"osd crush rule rm","name":"r2"}"#).result, -16);
     let bytes = c.mon.osd_map().crush.clone();
@@ -282,8 +282,8 @@ fn a_pg_is_a_warning_only_when_it_stays_undersized() {
     report.state = pg_state::ACTIVE | pg_state::UNDERSIZED;
     c.report(s[0], 0, vec![report]);
     c.run(30);
-    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK");
+    assert_eq!(c.ok(client, r#"{"prefix":"health"}"#), "HEALTH_OK\n");
     c.run(40);
     let health = c.ok(client, r#"{"prefix":"health"}"#);
-    assert_eq!(health, "HEALTH_WARN Degraded data redundancy: 1 pg undersized");
+    assert_eq!(health, "HEALTH_WARN Degraded data redundancy: 1 pg undersized\n");
 }

@@ -93,7 +93,7 @@ fn everything_durable_survives_a_restart() {
     let mut c = c.restart();
     assert_eq!(*c.mon.osd_map(), map);
     let client = c.client();
-    assert_eq!(c.ok(client, r#"{"prefix":"config get","who":"osd.0","key":"osd_max_backfills"}"#), "3");
+    assert_eq!(c.ok(client, r#"{"prefix":"config get","who":"osd.0","key":"osd_max_backfills"}"#), "3\n");
     assert_eq!(c.ok(client, r#"{"prefix":"config-key get","key":"a/b"}"#), "v");
     assert!(c.ok(client, r#"{"prefix":"log last"}"#).contains("hello"));
     assert!(c.ok(client, r#"{"prefix":"osd metadata","id":0}"#).contains("\"hostname\": \"box\""));
