@@ -29,7 +29,16 @@ pub fn run(seconds: u64) -> Result<()> {
             let shown = format!("cargo +nightly fuzz run {target} -- {limit}");
             eprintln!("$ {shown}");
             let mut command = Command::new("cargo");
-            command.args(["+nightly", "fuzz", "run", target, "--", &limit, "-rss_limit_mb=4096", "-verbosity=0"]);
+            command.args([
+                "+nightly",
+                "fuzz",
+                "run",
+                target,
+                "--",
+                &limit,
+                "-rss_limit_mb=4096",
+                "-verbosity=0",
+            ]);
             running.push((shown, command.current_dir(root()).spawn()?));
         }
         for (shown, mut child) in running {

@@ -38,7 +38,7 @@ enum Stopping {
 
 enum Stage<S: DeviceStore> {
     /// The store is recovering; nobody is served.
-    Opening(S, OsdConfig),
+    Opening(Box<(S, OsdConfig)>),
     Running(Box<Osd<S>>),
     /// Between the two, and after a failure to open.
     Dead,
@@ -71,7 +71,7 @@ impl<S: DeviceStore> OsdNode<S> {
                 target: EntityAddr::BLANK,
                 target_kind: EntityType::Mon,
             },
-            stage: Stage::Opening(store, config),
+            stage: Stage::Opening(Box::new((store, config))),
             paused: false,
             stopping: Stopping::No,
         }
@@ -81,13 +81,13 @@ impl<S: DeviceStore> OsdNode<S> {
     pub fn osd(&self) -> Option<&Osd<S>> {
         match &self.stage {
             Stage::Running(osd) => Some(osd),
-            Stage::Opening(..) | Stage::Dead => None,
+            Stage::Opening(_) | Stage::Dead => None,
         }
     }
 
     fn store_mut(&mut self) -> Option<&mut S> {
         match &mut self.stage {
-            Stage::Opening(store, _) => Some(store),
+            Stage::Opening(opening) => Some(&mut opening.0),
             Stage::Running(osd) => Some(osd.store_mut()),
             Stage::Dead => None,
         }
@@ -101,8 +101,8 @@ impl<S: DeviceStore> OsdNode<S> {
     }
 
     fn finish_opening(&mut self, env: &mut dyn Env) {
-        let Stage::Opening(store, _) = &self.stage else { return };
-        match store.open_state() {
+        let Stage::Opening(opening) = &self.stage else { return };
+        match opening.0.open_state() {
             OpenState::Opening => {}
             OpenState::Failed(reason) => {
                 error!(reason, "cannot open the store");
@@ -110,10 +110,10 @@ impl<S: DeviceStore> OsdNode<S> {
                 env.exit(1);
             }
             OpenState::Open => {
-                let Stage::Opening(store, mut config) = std::mem::replace(&mut self.stage, Stage::Dead)
-                else {
+                let Stage::Opening(opening) = std::mem::replace(&mut self.stage, Stage::Dead) else {
                     unreachable!("the stage was just looked at");
                 };
+                let (store, mut config) = *opening;
                 config.uuid = store.uuid();
                 info!(osd = %config.whoami, uuid = %config.uuid, "store is open");
                 let mut osd = Box::new(Osd::new(config, store));
@@ -292,7 +292,7 @@ impl<S: DeviceStore> Node for OsdNode<S> {
                 self.stopping = Stopping::AwaitMap { until: env.now() + STOP_PATIENCE };
                 match self.stage {
                     Stage::Running(_) => self.with_osd(env, |osd, ctx| osd.stop(ctx)),
-                    Stage::Opening(..) | Stage::Dead => env.exit(0),
+                    Stage::Opening(_) | Stage::Dead => env.exit(0),
                 }
             }
         }
@@ -324,7 +324,7 @@ impl<S: DeviceStore> Node for OsdNode<S> {
     fn next_wake(&self) -> Time {
         let core = match &self.stage {
             Stage::Running(osd) => osd.next_wake().min(self.mon.next_wake()),
-            Stage::Opening(..) | Stage::Dead => Time::MAX,
+            Stage::Opening(_) | Stage::Dead => Time::MAX,
         };
         core.min(self.sessions.next_wake()).min(self.links.next_wake()).min(self.stop_deadline())
     }
