@@ -16,7 +16,7 @@ pub fn monitors(path: &Path) -> Result<Vec<SocketAddr>> {
     parse_monitors(&hosts)
 }
 
-/// Of the [global] section, or before any; the last one counts.
+/// Of the `[global]` section, or before any; the last one counts.
 fn mon_host(text: &str) -> Option<String> {
     let mut section = "global".to_string();
     let mut found = None;
