@@ -161,7 +161,6 @@ fn mon_feature_ls(r: &mut Request) -> Outcome {
     let all = || Json::object().with("supported", feature_names()).with("persistent", feature_names());
     let monmap = || {
         Json::object()
-            .with("epoch", r.core.mon_map.epoch)
             .with("persistent", feature_names())
             .with("optional", Json::Array(vec![]))
             .with("required", feature_names())
