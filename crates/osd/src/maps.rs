@@ -112,7 +112,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Incrementals after `epoch`, at most [`SHARE_MAX`]; `None` when they do
+    /// Incrementals after `epoch`, at most `SHARE_MAX`; `None` when they do
     /// not reach back so far.
     pub fn incrementals_after(&self, epoch: Epoch) -> Option<Vec<(Epoch, Bytes)>> {
         if epoch >= self.epoch() {

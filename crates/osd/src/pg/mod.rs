@@ -1,8 +1,8 @@
 //! One placement group on one OSD.
 //!
 //! Knows its own members, log and objects; not sockets, not other PGs, not how
-//! maps arrive. [`crate::osd`] hands it events; it acts through
-//! [`Shared`](crate::shared::Shared).
+//! maps arrive. `crate::osd` hands it events; it acts through
+//! `Shared`.
 //!
 //! Invariants:
 //! - `log.head() == info.last_update`, in memory and in the store.
