@@ -298,18 +298,33 @@ impl SimCluster {
 
     /// All machines but this one.
     pub fn others(&self, than: NodeId) -> Vec<NodeId> {
+        self.machines().filter(|id| *id != than).collect()
+    }
+
+    fn machines(&self) -> impl Iterator<Item = NodeId> {
         let all = [self.mon, self.operator].into_iter();
-        all.chain(self.osds.iter().copied())
-            .chain(self.clients.iter().copied())
-            .filter(|id| *id != than)
-            .collect()
+        all.chain(self.osds.iter().copied()).chain(self.clients.iter().copied())
+    }
+
+    /// The directed pairs of machines that a split keeps apart. Clients are on
+    /// a side by `side`, and so is everyone else unless an OSD is to be alone.
+    /// The operator stands beside the monitor.
+    pub fn split(&self, side: u64, lonely: Option<usize>) -> Vec<(NodeId, NodeId)> {
+        let side_of = |id: NodeId| {
+            let id = if id == self.operator { self.mon } else { id };
+            match lonely {
+                Some(osd) if !self.clients.contains(&id) => id == self.osds[osd],
+                _ => side >> id.0 & 1 == 1,
+            }
+        };
+        let machines: Vec<NodeId> = self.machines().collect();
+        let pairs = machines.iter().flat_map(|a| machines.iter().map(move |b| (*a, *b)));
+        pairs.filter(|(a, b)| side_of(*a) != side_of(*b)).collect()
     }
 
     /// Daemons that ended by themselves, which none should.
     pub fn ended_by_themselves(&self) -> Vec<String> {
-        let all = [self.mon, self.operator].into_iter();
-        all.chain(self.osds.iter().copied())
-            .chain(self.clients.iter().copied())
+        self.machines()
             .filter_map(|id| {
                 let status = self.world.exit_status(id)?;
                 Some(format!("{} ended with status {status}", self.world.name(id)))

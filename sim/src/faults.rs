@@ -28,10 +28,22 @@ pub enum Fault {
         outbound: bool,
         heal_after: Duration,
     },
-    /// Two OSDs cannot talk to each other, but to everyone else.
+    /// Two OSDs cannot talk to each other, but to everyone else. Meanwhile the
+    /// first may lose its primacy, so that what is on its way is of the past
+    /// when it arrives.
     CutPair {
         a: usize,
         b: usize,
+        both_ways: bool,
+        demote: bool,
+        heal_after: Duration,
+    },
+    /// Machines on two sides that do not hear of each other; who is on which
+    /// side follows from `side`, bit by bit. Or one OSD and some clients alone
+    /// on theirs: it may believe to be primary while the others go on.
+    Split {
+        side: u64,
+        lonely: Option<usize>,
         heal_after: Duration,
     },
     /// As SIGSTOP and SIGCONT.
@@ -51,14 +63,20 @@ pub enum Fault {
         osd: usize,
         percent: u64,
     },
+    /// The monitor is told that an OSD is down, which it is not.
+    MarkDown {
+        osd: usize,
+    },
 }
+
+const KINDS: usize = 12;
 
 /// How much of everything a run sees.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     pub osds: usize,
     /// Relative frequency of each kind; 0 turns it off.
-    pub weights: [u64; 10],
+    pub weights: [u64; KINDS],
     /// Mean time between faults.
     pub interval: Duration,
 }
@@ -66,7 +84,7 @@ pub struct FaultPlan {
 impl FaultPlan {
     /// Each seed stresses some kinds more than others, and may do without some.
     pub fn draw(random: &mut Random, osds: usize) -> FaultPlan {
-        let mut weights = [0; 10];
+        let mut weights = [0; KINDS];
         for weight in &mut weights {
             *weight = [0, 1, 1, 4][random.below(4) as usize];
         }
@@ -75,7 +93,7 @@ impl FaultPlan {
     }
 
     pub fn none(osds: usize) -> FaultPlan {
-        FaultPlan { osds, weights: [0; 10], interval: Duration::from_secs(1) }
+        FaultPlan { osds, weights: [0; KINDS], interval: Duration::from_secs(1) }
     }
 
     pub fn next(&self, random: &mut Random) -> Option<Fault> {
@@ -106,11 +124,22 @@ impl FaultPlan {
             }
             5 => {
                 let other = (osd + 1 + random.below(self.osds as u64 - 1) as usize) % self.osds;
-                Fault::CutPair { a: osd, b: other, heal_after: soon }
+                let (both_ways, demote) = (random.chance(1, 2), random.chance(1, 2));
+                Fault::CutPair { a: osd, b: other, both_ways, demote, heal_after: soon }
             }
             6 => Fault::Pause { osd, time: soon },
             7 => Fault::BreakConnections { count: 1 + random.below(5) },
             8 => Fault::Reweight { osd, percent: [0, 50, 100][random.below(3) as usize] },
+            9 => {
+                // Long enough for the larger side to go on without the other.
+                let long = Duration::from_millis(random.below(8000));
+                Fault::Split {
+                    side: random.next_u64(),
+                    lonely: random.chance(1, 2).then_some(osd),
+                    heal_after: long,
+                }
+            }
+            10 => Fault::MarkDown { osd },
             _ => Fault::PrimaryAffinity { osd, percent: [0, 50, 100][random.below(3) as usize] },
         })
     }

@@ -295,9 +295,20 @@ impl Run {
                 }
                 self.cut(pairs, heal_after);
             }
-            Fault::CutPair { a, b, heal_after } => {
-                let (a, b) = (self.cluster.osd_id(a), self.cluster.osd_id(b));
-                self.cut(vec![(a, b), (b, a)], heal_after);
+            Fault::CutPair { a, b, both_ways, demote, heal_after } => {
+                let (from, to) = (self.cluster.osd_id(a), self.cluster.osd_id(b));
+                let mut pairs = vec![(from, to)];
+                pairs.extend(both_ways.then_some((to, from)));
+                self.cut(pairs, heal_after);
+                if demote {
+                    self.cluster.ask(weight("osd primary-affinity", a, 0));
+                }
+            }
+            Fault::Split { side, lonely, heal_after } => {
+                self.cut(self.cluster.split(side, lonely), heal_after);
+            }
+            Fault::MarkDown { osd } => {
+                self.cluster.ask(format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#));
             }
             Fault::Pause { osd, time } => {
                 let id = self.cluster.osd_id(osd);
