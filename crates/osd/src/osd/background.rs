@@ -7,7 +7,7 @@ use crate::heartbeat::{Link, Reported};
 use base::{Duration, Time};
 use store::ObjectStore;
 use wire::messages::{FailureKind, MOsdAlive, MOsdBoot, MOsdPgTemp, MOsdReport, OsdLoad};
-use wire::types::{EVersion, OsdId};
+use wire::types::{EVersion, Epoch, OsdId};
 
 /// Changes of PGs' states are reported after so short a wait, together.
 const REPORT_SOON: Duration = Duration::from_millis(20);
@@ -23,6 +23,8 @@ const DELETE_PAUSE: Duration = Duration::from_millis(5);
 /// What decides whether a PG's report says anything new.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signature {
+    /// Another primary may have reported in between.
+    interval: Epoch,
     state: u64,
     version: EVersion,
     reads: u64,
@@ -188,6 +190,7 @@ impl<S: ObjectStore> Osd<S> {
                 continue;
             }
             let signature = Signature {
+                interval: pg.interval(),
                 state: pg.state_bits(&self.sh, ctx.now),
                 version: pg.info.last_update,
                 reads: pg.stats.reads,

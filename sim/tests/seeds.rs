@@ -1,0 +1,71 @@
+//! Simulated clusters as part of every test run: a few fresh seeds and those
+//! that once found a bug; and deliberate bugs, which must be found.
+
+use osd::Sabotage;
+use sim::batch::{Batch, BatchOptions};
+
+fn options(from: u64, seeds: u64) -> BatchOptions {
+    let threads = std::thread::available_parallelism().map_or(1, Into::into);
+    BatchOptions {
+        from,
+        seeds,
+        threads,
+        sabotage: Sabotage::default(),
+        trace_check: false,
+        keep_going: false,
+        progress: false,
+    }
+}
+
+fn assert_clean(batch: &Batch) {
+    for report in &batch.failed {
+        println!("seed {}:\n  {}", report.seed, report.violations.join("\n  "));
+        println!("  replay: cargo run --release -p sim -- --seed {}", report.seed);
+    }
+    assert!(batch.failed.is_empty(), "a promise was broken");
+}
+
+/// Runs seeds until one finds the bug; the violation must be of the expected kind.
+fn assert_found(sabotage: Sabotage, seeds: u64, symptoms: &[&str]) {
+    let batch = Batch::run(&BatchOptions { sabotage, ..options(0, seeds) });
+    let violations: Vec<&String> = batch.failed.iter().flat_map(|r| &r.violations).collect();
+    assert!(!violations.is_empty(), "{seeds} seeds did not find the bug");
+    let seen = violations.iter().any(|v| symptoms.iter().any(|symptom| v.contains(symptom)));
+    assert!(seen, "something else was found: {violations:#?}");
+}
+
+#[test]
+fn fresh_seeds_keep_every_promise() {
+    let batch = Batch::run(&options(100_000, 60));
+    assert_clean(&batch);
+    assert!(batch.operations > 5_000 && batch.faults > 200, "the runs do something: {}", batch.summary());
+}
+
+#[test]
+fn seeds_that_once_found_a_bug_keep_every_promise() {
+    for line in include_str!("../seeds.txt").lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()) {
+        let seed = line.split_whitespace().next().and_then(|s| s.parse().ok()).expect("a seed comes first");
+        assert_clean(&Batch::run(&options(seed, 1)));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    assert_clean(&Batch::run(&BatchOptions { trace_check: true, ..options(200_000, 10) }));
+}
+
+#[test]
+fn acknowledging_before_the_flush_is_found() {
+    let sabotage = Sabotage { ack_before_commit: true, ..Sabotage::default() };
+    assert_found(
+        sabotage,
+        300,
+        &["missing in a later read", "not linearizable", "no prefix", "back in time"],
+    );
+}
+
+#[test]
+fn executing_a_resent_request_again_is_found() {
+    let sabotage = Sabotage { skip_dup_check: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["appended twice", "not linearizable"]);
+}
