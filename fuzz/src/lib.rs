@@ -2,3 +2,4 @@
 //! crates' own tests can run them for a bounded time on a stable compiler.
 
 pub mod maps;
+pub mod messages;

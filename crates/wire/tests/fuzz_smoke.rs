@@ -3,6 +3,8 @@
 
 #[path = "../../../fuzz/src/maps.rs"]
 mod maps;
+#[path = "../../../fuzz/src/messages.rs"]
+mod messages;
 
 use base::Random;
 use std::fs;
@@ -79,4 +81,24 @@ fn fuzz_smoke_mon_map() {
 #[test]
 fn fuzz_smoke_mgr_map() {
     run("mgr_map", maps::mgr_map);
+}
+
+/// No captures: random bytes, mostly small numbers so that lengths and counts are often plausible.
+#[test]
+fn fuzz_smoke_messages() {
+    for kind in 0..messages::kinds() as u8 {
+        for round in 0..rounds() * 50 {
+            let mut random = Random::from_seed(round << 8 | u64::from(kind));
+            let len = random.below(300) as usize;
+            let mut bytes = vec![kind, [0, 128, 200, 255][random.below(4) as usize]];
+            while bytes.len() < len {
+                bytes.push(match random.below(4) {
+                    0 => random.next_u64() as u8,
+                    1 => random.below(8) as u8,
+                    _ => 0,
+                });
+            }
+            messages::message(&bytes);
+        }
+    }
 }
