@@ -48,8 +48,7 @@ impl<M: MapStore> MonNode<M> {
             NetEvent::Opened { session, peer, .. } => self.mon.on_session_open(&mut ctx, session, peer),
             NetEvent::Message { session, message } => self.mon.on_message(&mut ctx, session, message),
             NetEvent::Closed { session, .. } => self.mon.on_session_closed(&mut ctx, session),
-            // A claimed id is not honoured: ids stay unique only if nobody picks one.
-            NetEvent::NeedGlobalId { session, .. } => match self.mon.allocate_global_id() {
+            NetEvent::NeedGlobalId { session, claimed } => match self.mon.renew_global_id(claimed) {
                 Ok(id) => self.sessions.assign_global_id(session, id),
                 Err(error) => {
                     error!(%error, "no global id for a new session");

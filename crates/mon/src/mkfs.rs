@@ -10,7 +10,7 @@ use wire::maps::{ErasureCodeProfile, MonInfo, MonMap, OsdMap, OsdMapFlags, Relea
 use wire::types::Epoch;
 
 /// Ceph's first global id after those of the monitors themselves.
-const FIRST_GLOBAL_ID: u64 = 4100;
+pub const FIRST_GLOBAL_ID: u64 = 4100;
 
 /// Everything that [`crate::Mon::open`] expects to find.
 pub fn first_batch(options: &MkfsOptions) -> Result<Batch, MonError> {

@@ -135,6 +135,16 @@ impl<M: MapStore> Mon<M> {
         &self.store
     }
 
+    /// For a session that reconnects and had `claimed` before: it must keep it,
+    /// as OSDs know its requests by it and a resent one must not look new. Only
+    /// a number that was really given out is honoured.
+    pub fn renew_global_id(&mut self, claimed: Option<GlobalId>) -> Result<GlobalId, MonError> {
+        match claimed.filter(|id| (mkfs::FIRST_GLOBAL_ID..self.global_ids.0).contains(&id.0)) {
+            Some(id) => Ok(id),
+            None => self.allocate_global_id(),
+        }
+    }
+
     /// A number no session ever had, for the session that is authenticating.
     ///
     /// Crash: a range is reserved durably before its first number is given out.

@@ -150,3 +150,17 @@ fn versions_of_maps_are_told() {
     let newest = u64::from(c.mon.osd_map().epoch.0);
     assert_eq!(replies, [MMonGetVersionReply { handle: 5, newest, oldest: 1 }]);
 }
+
+#[test]
+fn a_reconnecting_client_keeps_its_id_but_nobody_picks_one() {
+    let mut c = Cluster::new();
+    let id = c.mon.allocate_global_id().unwrap();
+    assert_eq!(c.mon.renew_global_id(Some(id)).unwrap(), id);
+    c = c.restart();
+    assert_eq!(c.mon.renew_global_id(Some(id)).unwrap(), id, "not even a restart changes it");
+    for invented in [0, 1, id.0 + 1_000_000, u64::MAX] {
+        let given = c.mon.renew_global_id(Some(GlobalId(invented))).unwrap();
+        assert!(given.0 > id.0 && given.0 != invented);
+    }
+    assert!(c.mon.renew_global_id(None).unwrap().0 > id.0);
+}

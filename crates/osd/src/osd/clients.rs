@@ -29,6 +29,9 @@ pub struct ClientSession {
     sent_epoch: Epoch,
 }
 
+/// Ceph's `MPing`, which has no payload.
+const KIND_PING: u16 = 2;
+
 impl ClientSession {
     pub fn new(peer: Peer) -> ClientSession {
         ClientSession { peer, sent_epoch: Epoch(0) }
@@ -54,6 +57,9 @@ impl<S: ObjectStore> Osd<S> {
             },
             // We never ask clients to back off, so these acknowledge nothing.
             MOsdBackoff::KIND => {}
+            // A client whose request takes long asks whether we still live; the
+            // connection answers that.
+            KIND_PING => {}
             kind => {
                 self.sh.counters.malformed += 1;
                 tracing::warn!(kind, "unexpected kind of message from a client");
