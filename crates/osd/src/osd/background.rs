@@ -66,7 +66,11 @@ impl<S: ObjectStore> Osd<S> {
         if !self.deleting.is_empty() {
             if ctx.now.since(self.timers.last_delete) >= DELETE_PAUSE {
                 self.timers.last_delete = ctx.now;
-                self.delete_step();
+                if self.delete_step() && self.sh.am_up {
+                    // The map may have given it back to us meanwhile.
+                    self.find_unknown_pgs(ctx);
+                    self.handle_future(ctx);
+                }
             }
             self.sh.wake_in(ctx, DELETE_PAUSE);
         }

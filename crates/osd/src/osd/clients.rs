@@ -18,7 +18,7 @@ use wire::messages::{
     Incoming, MCommand, MOsdBackoff, MOsdMap, MOsdOp, MOsdOpReply, OpResult, Outgoing, Payload, Peer,
     SessionId,
 };
-use wire::types::{AddrType, EVersion, EntityAddr, Epoch, HObject, OsdId, ReqId};
+use wire::types::{AddrType, EVersion, EntityAddr, Epoch, HObject, OsdId, PgId, ReqId};
 
 /// Requests held for epochs that we do not have yet.
 const FUTURE_MAX: usize = 4096;
@@ -45,6 +45,10 @@ impl<S: ObjectStore> Osd<S> {
         match message.kind {
             MOsdOp::KIND => match message.decode::<MOsdOp>(features) {
                 Ok(op) if op.epoch > self.sh.epoch() => self.hold_future(session, op.epoch, message),
+                // The client has the same map and would not send again.
+                Ok(op) if self.comes_back_as_primary(op.pg.pg) => {
+                    self.hold_future(session, op.epoch, message);
+                }
                 Ok(op) => {
                     let bytes = (message.front.len() + message.data.len()) as u64;
                     self.handle_op(ctx, session, message.tid, op, bytes);
@@ -65,6 +69,14 @@ impl<S: ObjectStore> Osd<S> {
                 tracing::warn!(kind, "unexpected kind of message from a client");
             }
         }
+    }
+
+    /// The map gives us a PG whose old copy we are still removing.
+    fn comes_back_as_primary(&self, pg: PgId) -> bool {
+        self.deleting.contains(&pg)
+            && !self.pgs.contains_key(&pg)
+            && self.sh.maps.map().pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num)
+            && self.sh.maps.placement(pg).primary == Some(self.sh.me())
     }
 
     fn refuse_session(&mut self, session: SessionId, reason: String) {
@@ -125,10 +137,12 @@ impl<S: ObjectStore> Osd<S> {
         let pg = self.pgs.get_mut(&op.pg.pg).filter(|pg| pg.is_primary(&self.sh));
         let Some(pg) = pg.filter(|_| !misfolded) else {
             self.sh.counters.misdirected += 1;
+            tracing::debug!(pg = %op.pg.pg, epoch = %op.epoch, ours = %map.epoch, tid, "a request for another OSD");
             return;
         };
         // The primary has changed since: the client sends it again by itself.
         if op.epoch < pg.info.history.same_primary_since || op.epoch < pool.last_force_op_resend {
+            tracing::debug!(pg = %op.pg.pg, epoch = %op.epoch, ours = %map.epoch, tid, "a request to an earlier primary");
             return;
         }
         let reqid = op.reqid.unwrap_or(ReqId {

@@ -187,7 +187,7 @@ impl<S: ObjectStore> Osd<S> {
     }
 
     /// PGs that the map gives to us as primary and that we have never heard of.
-    fn find_unknown_pgs(&mut self, ctx: &mut Ctx<'_>) {
+    pub(super) fn find_unknown_pgs(&mut self, ctx: &mut Ctx<'_>) {
         let map = self.sh.maps.map().clone();
         let me = self.sh.me();
         for (pool_id, pool) in map.pools.iter().filter(|(_, pool)| pool.is_replicated()) {
@@ -238,7 +238,7 @@ impl<S: ObjectStore> Osd<S> {
     }
 
     /// Messages and requests that waited for the epoch that is here now.
-    fn handle_future(&mut self, ctx: &mut Ctx<'_>) {
+    pub(super) fn handle_future(&mut self, ctx: &mut Ctx<'_>) {
         let epoch = self.sh.epoch();
         self.future_bytes = 0;
         for (needed, from, kind, body) in std::mem::take(&mut self.future_messages) {

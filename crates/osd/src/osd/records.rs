@@ -189,25 +189,27 @@ impl<S: ObjectStore> Osd<S> {
         self.store_super(epoch, txn);
     }
 
-    /// Removes some objects of PGs that are not needed any more.
+    /// Removes some objects of PGs that are not needed any more. True when
+    /// nothing is left of one.
     /// Crash: the collection remains, without records of its own or without a
     /// pool, and removal goes on.
-    pub(super) fn delete_step(&mut self) {
+    pub(super) fn delete_step(&mut self) -> bool {
         const OBJECTS: usize = 64;
-        let Some(id) = self.deleting.first().copied() else { return };
+        let Some(id) = self.deleting.first().copied() else { return false };
         let coll = CollId::Pg(id);
         let listed = match self.sh.store.list(coll, &HObject::default(), OBJECTS) {
             Ok(listed) => listed,
             // Loading: the next step sees it.
-            Err(store::StoreError::Pending(_)) => return,
+            Err(store::StoreError::Pending(_)) => return false,
             Err(error) => {
                 tracing::error!(pg = %id, %error, "cannot list a PG that is to be removed");
                 self.deleting.remove(&id);
-                return;
+                return false;
             }
         };
         let mut txn = Transaction::new();
-        if listed.is_empty() {
+        let is_gone = listed.is_empty();
+        if is_gone {
             txn.push(Mutation::RemoveCollection(coll));
             self.deleting.remove(&id);
         }
@@ -215,6 +217,7 @@ impl<S: ObjectStore> Osd<S> {
             txn.push(Mutation::Remove(store::ObjectId { coll, object }));
         }
         self.sh.must_queue(txn, crate::shared::Commit::Silent);
+        is_gone
     }
 
     /// Begins to remove a PG: its records go first.

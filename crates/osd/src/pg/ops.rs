@@ -553,6 +553,9 @@ impl Pg {
 
     /// We are not the primary any more: clients send again to who is.
     pub(super) fn drop_waiting<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+        if !self.waiting.is_empty() {
+            tracing::debug!(pg = %self.id, requests = self.waiting.len(), "requests left to be sent again");
+        }
         for request in std::mem::take(&mut self.waiting) {
             self.discard(sh, request);
         }
