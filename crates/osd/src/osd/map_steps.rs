@@ -114,6 +114,7 @@ impl<S: ObjectStore> Osd<S> {
             if pg.is_provisional() {
                 if pg.placement != placement {
                     self.forget_pg(id);
+                    changed.insert(id);
                 }
                 continue;
             }
@@ -174,7 +175,9 @@ impl<S: ObjectStore> Osd<S> {
                 pg.after_maps(&mut self.sh, ctx, changed.contains(&id));
             }
         }
-        if self.sh.am_up && (!was_up || placement_may_differ(scan_base, &map)) {
+        // A provisional PG was forgotten, although the newest placement may be the old one again.
+        let lost = changed.iter().any(|id| !self.pgs.contains_key(id));
+        if self.sh.am_up && (!was_up || lost || placement_may_differ(scan_base, &map)) {
             self.find_unknown_pgs(ctx);
         }
         let wanted = self.sh.want_up_thru;
