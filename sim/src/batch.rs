@@ -1,6 +1,7 @@
 //! Many seeds on several threads. Each seed's run is on one thread and shares
 //! nothing, so the order in which they run does not matter.
 
+use crate::cluster::Coverage;
 use crate::run::{Report, RunOptions, run};
 use osd::Sabotage;
 use std::any::Any;
@@ -31,6 +32,7 @@ pub struct Batch {
     pub faults: u64,
     pub events: u64,
     pub simulated: Duration,
+    pub coverage: Coverage,
     /// By seed.
     pub failed: Vec<Report>,
 }
@@ -82,6 +84,7 @@ impl Batch {
         self.faults += report.faults as u64;
         self.events += report.events;
         self.simulated += report.simulated;
+        self.coverage.add(report.coverage);
         if !report.violations.is_empty() {
             self.failed.push(report);
         }
@@ -99,13 +102,17 @@ impl Batch {
 
     pub fn summary(&self) -> String {
         format!(
-            "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated",
+            "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
+             {} duplicates recognised, {} ranges backfilled, {} checkpoints",
             self.seeds,
             self.failed.len(),
             self.operations,
             self.faults,
             self.events,
-            self.simulated.as_secs_f64()
+            self.simulated.as_secs_f64(),
+            self.coverage.duplicates,
+            self.coverage.backfilled_ranges,
+            self.coverage.checkpoints
         )
     }
 }

@@ -148,10 +148,29 @@ impl Node for SimNode {
     }
 }
 
+/// What a run reached, so that tests can tell that it is not idle where it matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Coverage {
+    /// Resent requests that were recognised.
+    pub duplicates: u64,
+    pub backfilled_ranges: u64,
+    /// Checkpoints that the stores took.
+    pub checkpoints: u64,
+}
+
+impl Coverage {
+    pub fn add(&mut self, other: Coverage) {
+        self.duplicates += other.duplicates;
+        self.backfilled_ranges += other.backfilled_ranges;
+        self.checkpoints += other.checkpoints;
+    }
+}
+
 pub struct SimCluster {
     pub world: World<SimNode>,
     pub plan: ClusterPlan,
     pub history: SharedHistory,
+    pub coverage: Coverage,
     mon: NodeId,
     osds: Vec<NodeId>,
     clients: Vec<NodeId>,
@@ -180,7 +199,19 @@ impl SimCluster {
             offline::format(disk, identity, plan.store_options());
         }
         let history = Rc::new(RefCell::new(History::default()));
-        SimCluster { world, plan, history, mon, osds, clients, operator, map_store: None, next_nonce: 1 }
+        let coverage = Coverage::default();
+        SimCluster {
+            world,
+            plan,
+            history,
+            coverage,
+            mon,
+            osds,
+            clients,
+            operator,
+            map_store: None,
+            next_nonce: 1,
+        }
     }
 
     pub fn start_everything(&mut self) {
@@ -282,14 +313,21 @@ impl SimCluster {
     }
 
     pub fn kill_osd(&mut self, osd: usize, power_cut: bool) {
-        self.world.kill(self.osds[osd], power_cut);
+        let Some(SimNode::Osd(node)) = self.world.kill(self.osds[osd], power_cut) else { return };
+        if let Some(osd) = node.osd() {
+            let counters = osd.counters();
+            self.coverage.duplicates += counters.duplicates;
+            self.coverage.backfilled_ranges += counters.backfilled_ranges;
+        }
     }
 
     /// What a stopped OSD's device holds.
     pub fn content_of(&mut self, osd: usize) -> Result<BTreeMap<PgId, PgContent>, String> {
         let options = self.plan.store_options();
         let disk = self.world.disk_mut(self.osds[osd]).expect("OSDs have devices");
-        replicas::content(disk, options)
+        let (content, checkpoints) = replicas::content(disk, options)?;
+        self.coverage.checkpoints += checkpoints;
+        Ok(content)
     }
 
     pub fn osd_id(&self, osd: usize) -> NodeId {

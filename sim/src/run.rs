@@ -6,7 +6,7 @@
 //! PG becomes active and clean, in bounded time; and no daemon ends by itself.
 
 use crate::checkers;
-use crate::cluster::{ClusterPlan, POOL, SimCluster};
+use crate::cluster::{ClusterPlan, Coverage, POOL, SimCluster};
 use crate::faults::{Fault, FaultPlan};
 use crate::world::NodeId;
 use base::{Duration, Random, Time};
@@ -34,6 +34,7 @@ pub struct Report {
     pub simulated: Duration,
     pub operations: usize,
     pub faults: usize,
+    pub coverage: Coverage,
 }
 
 /// How long a cluster without faults may take for anything.
@@ -58,6 +59,7 @@ pub fn run(options: &RunOptions) -> Report {
         simulated: world.now().since(Time::ZERO),
         operations: run.cluster.history.borrow().operations.len(),
         faults: run.faults_applied,
+        coverage: run.cluster.coverage,
         violations: run.violations,
     };
     report.violations.extend(checkers::check(&run.cluster.history.borrow()));

@@ -39,6 +39,12 @@ fn fresh_seeds_keep_every_promise() {
     let batch = Batch::run(&options(100_000, 60));
     assert_clean(&batch);
     assert!(batch.operations > 5_000 && batch.faults > 200, "the runs do something: {}", batch.summary());
+    let reached = batch.coverage;
+    assert!(
+        reached.duplicates > 0 && reached.backfilled_ranges > 0 && reached.checkpoints > 0,
+        "the runs reach what is rare: {}",
+        batch.summary()
+    );
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub struct Counters {
     pub unsupported: BTreeMap<OpCode, u64>,
     pub malformed: u64,
     pub repaired: u64,
+    /// Ranges of objects that this OSD took in as the target of a backfill.
+    pub backfilled_ranges: u64,
 }
 
 pub struct Shared<S> {

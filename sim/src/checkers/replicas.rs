@@ -21,8 +21,8 @@ pub struct ObjectContent {
 
 pub type PgContent = BTreeMap<HObject, ObjectContent>;
 
-/// The PGs of one stopped OSD, from its device.
-pub fn content(disk: &mut SimDisk, options: Options) -> Result<BTreeMap<PgId, PgContent>, String> {
+/// The PGs of one stopped OSD, from its device; and how many checkpoints its store has taken.
+pub fn content(disk: &mut SimDisk, options: Options) -> Result<(BTreeMap<PgId, PgContent>, u64), String> {
     let mut store = OfflineStore::open(disk, options)?;
     let mut pgs = BTreeMap::new();
     for coll in store.engine.collections() {
@@ -36,7 +36,8 @@ pub fn content(disk: &mut SimDisk, options: Options) -> Result<BTreeMap<PgId, Pg
         }
         pgs.insert(pg, content);
     }
-    Ok(pgs)
+    let checkpoints = store.engine.info().map_or(0, |info| info.checkpoint_generation);
+    Ok((pgs, checkpoints))
 }
 
 fn object_content(store: &mut OfflineStore<'_>, id: &ObjectId) -> Result<ObjectContent, StoreError> {

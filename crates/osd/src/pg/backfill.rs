@@ -314,6 +314,7 @@ impl Pg {
             let ack = BackfilledAck { last_backfill: done.last_backfill };
             return sh.send_pg(ctx, from, self.header(sh), ack);
         }
+        sh.counters.backfilled_ranges += 1;
         let mut txn = Transaction::new();
         for object in done.drops.iter().filter(|object| **object > self.info.last_backfill) {
             txn.push(Mutation::Remove(self.object_id(object)));
