@@ -113,7 +113,6 @@ impl<S: ObjectStore> Osd<S> {
             let Some(pg) = self.pgs.get_mut(&id) else { continue };
             if pg.is_provisional() {
                 if pg.placement != placement {
-                    self.forget_pg(id);
                     changed.insert(id);
                 }
                 continue;
@@ -170,14 +169,18 @@ impl<S: ObjectStore> Osd<S> {
         }
         self.refresh_peers(ctx, &map);
         let ids: Vec<PgId> = self.pgs.keys().copied().collect();
+        let begin_again = |pg: &Pg| pg.is_provisional() && changed.contains(&pg.id);
         for id in ids {
-            if let Some(pg) = self.pgs.get_mut(&id) {
+            if let Some(pg) = self.pgs.get_mut(&id).filter(|pg| !begin_again(pg)) {
                 pg.after_maps(&mut self.sh, ctx, changed.contains(&id));
             }
         }
-        // A provisional PG was forgotten, although the newest placement may be the old one again.
-        let lost = changed.iter().any(|id| !self.pgs.contains_key(id));
-        if self.sh.am_up && (!was_up || lost || placement_may_differ(scan_base, &map)) {
+        for id in changed {
+            if self.pgs.get(id).is_some_and(begin_again) {
+                self.discover_again(ctx, *id);
+            }
+        }
+        if self.sh.am_up && (!was_up || placement_may_differ(scan_base, &map)) {
             self.find_unknown_pgs(ctx);
         }
         let wanted = self.sh.want_up_thru;
@@ -204,6 +207,20 @@ impl<S: ObjectStore> Osd<S> {
                     self.discover(ctx, id, placement);
                 }
             }
+        }
+    }
+
+    /// A provisional PG's placement has changed. What clients sent keeps its
+    /// place: whoever has not seen the change yet sends on behind it.
+    fn discover_again(&mut self, ctx: &mut Ctx<'_>, id: PgId) {
+        let placement = self.sh.maps.placement(id);
+        if !self.sh.am_up || placement.primary != Some(self.sh.me()) {
+            return self.forget_pg(id);
+        }
+        let waiting = self.pgs.remove(&id).map(|mut pg| pg.take_waiting(&mut self.sh)).unwrap_or_default();
+        self.discover(ctx, id, placement);
+        if let Some(pg) = self.pgs.get_mut(&id) {
+            pg.give_waiting(waiting);
         }
     }
 
