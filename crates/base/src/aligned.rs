@@ -14,19 +14,25 @@ pub const ALIGNMENT: usize = 4096;
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len: usize,
+    /// What was allocated, with one page to spare where `ptr` had to move.
+    raw: NonNull<u8>,
+    layout: Layout,
 }
 
 impl AlignedBuf {
     /// `len` bytes rounded up to [`ALIGNMENT`], all zero.
     pub fn zeroed(len: usize) -> AlignedBuf {
         let len = len.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let layout = Self::layout(len);
+        // Aligned by hand: asked for aligned zeros, the allocator would write
+        // them, and so touch every page of a buffer that may never be filled.
+        let layout = Layout::from_size_align(len + ALIGNMENT, 16).expect("length fits an allocation");
         // SAFETY: the layout has a non-zero size.
-        let raw = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(raw) {
-            Some(ptr) => AlignedBuf { ptr, len },
-            None => handle_alloc_error(layout),
-        }
+        let Some(raw) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let shift = raw.align_offset(ALIGNMENT);
+        assert!(shift <= ALIGNMENT, "bytes can be aligned");
+        // SAFETY: `shift + len` is within what was allocated.
+        let ptr = unsafe { raw.add(shift) };
+        AlignedBuf { ptr, len, raw, layout }
     }
 
     /// `data`, padded with zeros. Touches the memory once.
@@ -42,7 +48,7 @@ impl AlignedBuf {
             ptr.copy_from_nonoverlapping(NonNull::from(data).cast(), data.len());
             ptr.add(data.len()).write_bytes(0, len - data.len());
         }
-        AlignedBuf { ptr, len }
+        AlignedBuf { ptr, len, raw: ptr, layout }
     }
 
     /// Shares the buffer without a copy.
@@ -57,8 +63,8 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout, and freed once.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
+        // SAFETY: allocated with this very layout, and freed once.
+        unsafe { dealloc(self.raw.as_ptr(), self.layout) }
     }
 }
 
@@ -91,6 +97,16 @@ unsafe impl Sync for AlignedBuf {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_aligned_and_zero() {
+        for len in [0, 1, 4096, 70_000, 5 << 20] {
+            let buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(buf.len(), len.next_multiple_of(ALIGNMENT).max(ALIGNMENT));
+            assert!(buf.iter().all(|byte| *byte == 0));
+        }
+    }
 
     #[test]
     fn copy_is_padded_with_zeros_to_whole_pages() {

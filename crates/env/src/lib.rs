@@ -74,6 +74,15 @@ pub trait Env {
     /// Bytes accepted by `send` that the kernel has not taken yet. A node that
     /// produces faster than its peer reads must stop at a limit of its own.
     fn unsent_len(&self, conn: ConnId) -> usize;
+    /// Says that `head`, the end of what was last received, begins a part of
+    /// `len` bytes that is wanted in one piece. True: the next `Received` brings
+    /// the whole part, `head` again included, and its byte `lead` is aligned as
+    /// device transfers want it. False: nothing changes, and bytes go on
+    /// arriving as they come. Memory is taken for what arrives, not for `len`.
+    fn gather(&mut self, conn: ConnId, head: &[u8], len: usize, lead: usize) -> bool {
+        let _ = (conn, head, len, lead);
+        false
+    }
     /// Stops or resumes reading from a connection: back-pressure on a peer
     /// that has too much in flight.
     fn pause_reading(&mut self, conn: ConnId, paused: bool);

@@ -30,4 +30,5 @@ pub use config::{AcceptConfig, ConnectConfig, OwnAddrs, PeerIdentity};
 pub use error::SessionError;
 pub use frame::{FrameError, Tag};
 pub use message::{Message, OutMessage, PRIORITY_DEFAULT, PRIORITY_HIGH};
+pub use rx::Unfinished;
 pub use session::{Session, SessionEvent};

@@ -41,6 +41,10 @@ pub const PEER_HELLO_LEN_MAX: u32 = 4 << 10;
 pub const RESERVE_FIRST: usize = 64 << 10;
 pub const RESERVE_FACTOR: usize = 4;
 
+/// Parts of at least this length are offered to be gathered in one piece
+/// ([`crate::Unfinished`]); below, assembling them is cheap.
+pub const GATHER_LEN_MIN: usize = 128 << 10;
+
 /// Payload pieces up to this length are copied next to their header: one short
 /// copy is cheaper than one more entry in the kernel's scatter list.
 pub const COALESCE_LEN_MAX: usize = 4 << 10;

@@ -6,16 +6,29 @@
 //! promises. Checksums of assembled parts are computed while the bytes are in
 //! the cache.
 
-use crate::limits::{RESERVE_FACTOR, RESERVE_FIRST};
+use crate::limits::{GATHER_LEN_MIN, RESERVE_FACTOR, RESERVE_FIRST};
 use base::ceph_crc32c;
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Ceph's start value for a segment's checksum.
 pub(crate) const SEGMENT_CRC_SEED: u32 = 0xffff_ffff;
 
+/// A long part of which only the start has arrived. Whoever can receive it in
+/// one piece takes the start, and feeds the whole part as one chunk; whoever
+/// cannot just feeds what comes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unfinished {
+    pub head: Bytes,
+    pub len: usize,
+    /// Where in the part the data begins that a device would want aligned.
+    pub lead: usize,
+}
+
 pub(crate) struct Rx {
     /// Unread rest of the last chunk.
     chunk: Bytes,
+    /// Start of a long part, and the part's length: not copied yet.
+    head: Option<(Bytes, usize)>,
     /// Start of a part whose rest has not arrived.
     partial: BytesMut,
     /// Ceph's CRC over `partial`.
@@ -26,7 +39,13 @@ pub(crate) struct Rx {
 
 impl Rx {
     pub fn new() -> Rx {
-        Rx { chunk: Bytes::new(), partial: BytesMut::new(), partial_crc: SEGMENT_CRC_SEED, transcript: None }
+        Rx {
+            chunk: Bytes::new(),
+            head: None,
+            partial: BytesMut::new(),
+            partial_crc: SEGMENT_CRC_SEED,
+            transcript: None,
+        }
     }
 
     pub fn record_transcript(&mut self) {
@@ -46,6 +65,16 @@ impl Rx {
     /// Frees everything: nothing more will be read.
     pub fn clear(&mut self) {
         *self = Rx::new();
+    }
+
+    /// The long part that waits for its rest, if none of it has been copied.
+    pub fn unfinished(&self, lead: usize) -> Option<Unfinished> {
+        self.head.as_ref().map(|(head, len)| Unfinished { head: head.clone(), len: *len, lead })
+    }
+
+    /// Forgets the start of the unfinished part: the next chunk begins with it.
+    pub fn leave_unfinished(&mut self) {
+        self.head = None;
     }
 
     /// Memory held for an unfinished part.
@@ -85,10 +114,20 @@ impl Rx {
 
     /// A part of `len` bytes and its checksum as Ceph computes it for segments.
     pub fn read_checked(&mut self, len: usize) -> Option<(Bytes, u32)> {
-        if self.partial.is_empty() && self.chunk.len() >= len {
-            let part = self.chunk.split_to(len);
-            let crc = ceph_crc32c(SEGMENT_CRC_SEED, &part);
-            return Some((part, crc));
+        // Nothing of the part had come before this chunk.
+        if self.head.as_ref().is_some_and(|(head, _)| head.is_empty()) {
+            self.head = None;
+        }
+        if self.partial.is_empty() && self.head.is_none() {
+            if self.chunk.len() >= len {
+                let part = self.chunk.split_to(len);
+                let crc = ceph_crc32c(SEGMENT_CRC_SEED, &part);
+                return Some((part, crc));
+            }
+            if len >= GATHER_LEN_MIN {
+                self.head = Some((std::mem::take(&mut self.chunk), len));
+                return None;
+            }
         }
         if !self.fill_partial(len, true) {
             return None;
@@ -99,23 +138,30 @@ impl Rx {
 
     /// Moves bytes until `partial` has `len`; false when the chunk ends before.
     fn fill_partial(&mut self, len: usize, checked: bool) -> bool {
-        let have = self.partial.len();
-        let now = self.chunk.len().min(len - have);
-        if have + now > self.partial.capacity() {
-            let reserve = RESERVE_FIRST.max((have + now).saturating_mul(RESERVE_FACTOR)).min(len);
-            self.partial.reserve(reserve - have);
+        if let Some((head, _)) = self.head.take() {
+            self.append(&head, len, checked);
         }
-        let piece = &self.chunk[..now];
-        if checked {
-            self.partial_crc = ceph_crc32c(self.partial_crc, piece);
-        }
-        self.partial.extend_from_slice(piece);
-        self.chunk.advance(now);
+        let now = self.chunk.len().min(len - self.partial.len());
+        let piece = self.chunk.split_to(now);
+        self.append(&piece, len, checked);
         if self.chunk.is_empty() {
             // Lets go of the chunk's memory while waiting.
             self.chunk = Bytes::new();
         }
         self.partial.len() == len
+    }
+
+    fn append(&mut self, piece: &[u8], len: usize, checked: bool) {
+        let have = self.partial.len();
+        let with = have + piece.len();
+        if with > self.partial.capacity() {
+            let reserve = RESERVE_FIRST.max(with.saturating_mul(RESERVE_FACTOR)).min(len);
+            self.partial.reserve(reserve - have);
+        }
+        if checked {
+            self.partial_crc = ceph_crc32c(self.partial_crc, piece);
+        }
+        self.partial.extend_from_slice(piece);
     }
 
     fn record(&mut self, part: &[u8]) {
@@ -159,6 +205,23 @@ mod tests {
         assert!(rx.read_checked(3).is_none());
         rx.feed(Bytes::from_static(b"c"));
         assert_eq!(rx.read_checked(3).unwrap().1, ceph_crc32c(SEGMENT_CRC_SEED, b"abc"));
+    }
+
+    #[test]
+    fn long_part_may_be_gathered_elsewhere() {
+        let data: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
+        let mut rx = Rx::new();
+        rx.feed(Bytes::copy_from_slice(&data[..500]));
+        assert!(rx.read_checked(data.len()).is_none());
+        let unfinished = rx.unfinished(7).unwrap();
+        assert_eq!((unfinished.head.len(), unfinished.len, unfinished.lead), (500, data.len(), 7));
+        rx.leave_unfinished();
+        let whole = Bytes::from(data);
+        rx.feed(whole.clone());
+        let (part, crc) = rx.read_checked(whole.len()).unwrap();
+        assert_eq!(part.as_ptr(), whole.as_ptr(), "not copied");
+        assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &whole));
+        assert_eq!(rx.unfinished(0), None);
     }
 
     #[test]

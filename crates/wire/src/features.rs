@@ -18,6 +18,8 @@ impl Features {
     pub const SERVER_OCTOPUS: Features = Features(1 << 16);
     pub const SERVER_PACIFIC: Features = Features(1 << 20);
     pub const SERVER_LUMINOUS: Features = Features(1 << 21);
+    /// Shares its bit: every client since Luminous knows backoffs.
+    pub const RADOS_BACKOFF: Features = Features(1 << 21);
     pub const SERVER_MIMIC: Features = Features(1 << 28);
     pub const MSG_ADDR2: Features = Features(1 << 59);
 

@@ -16,7 +16,7 @@ const AT_KIND: usize = 6;
 const AT_SEQ: usize = 8;
 const AT_LEN: usize = 16;
 const AT_BODY_CRC: usize = 20;
-const AT_RESERVED: usize = 24;
+const AT_LEAD: usize = 24;
 const AT_CRC: usize = 28;
 const _: () = assert!(AT_CRC + 4 == HEADER_LEN);
 
@@ -27,6 +27,8 @@ pub struct Header {
     pub seq: u64,
     pub len: u32,
     pub body_crc: u32,
+    /// Where in the body its data begins; 0 when there is none apart.
+    pub lead: u32,
 }
 
 impl Header {
@@ -37,7 +39,8 @@ impl Header {
         b[AT_KIND..AT_SEQ].copy_from_slice(&self.kind.to_le_bytes());
         b[AT_SEQ..AT_LEN].copy_from_slice(&self.seq.to_le_bytes());
         b[AT_LEN..AT_BODY_CRC].copy_from_slice(&self.len.to_le_bytes());
-        b[AT_BODY_CRC..AT_RESERVED].copy_from_slice(&self.body_crc.to_le_bytes());
+        b[AT_BODY_CRC..AT_LEAD].copy_from_slice(&self.body_crc.to_le_bytes());
+        b[AT_LEAD..AT_CRC].copy_from_slice(&self.lead.to_le_bytes());
         let crc = crc32c(&b[..AT_CRC]);
         b[AT_CRC..].copy_from_slice(&crc.to_le_bytes());
         b
@@ -54,7 +57,7 @@ impl Header {
         if found != computed {
             return Err(LinkError::HeaderChecksum { found, computed });
         }
-        if b[AT_VERSION] != HEADER_VERSION || b[AT_FLAGS] != 0 || u32_at(AT_RESERVED) != 0 {
+        if b[AT_VERSION] != HEADER_VERSION || b[AT_FLAGS] != 0 || u32_at(AT_LEAD) > u32_at(AT_LEN) {
             return Err(LinkError::HeaderVersion { version: b[AT_VERSION], flags: b[AT_FLAGS] });
         }
         let len = u32_at(AT_LEN);
@@ -69,6 +72,7 @@ impl Header {
             seq: u64::from_le_bytes(seq),
             len,
             body_crc: u32_at(AT_BODY_CRC),
+            lead: u32_at(AT_LEAD),
         })
     }
 }

@@ -17,7 +17,7 @@ mod hello;
 pub use hello::{Hello, LinkChannel, OsdLife, Refusal, VERSION_MAX, VERSION_MIN};
 
 use crate::limits::{HANDSHAKE_TIMEOUT, PEER_BODY_LEN_MAX};
-use crate::rx::Rx;
+use crate::rx::{Rx, Unfinished};
 use crate::tx::Tx;
 use base::Time;
 use base::crc::crc32c_append;
@@ -281,6 +281,7 @@ impl PeerLink {
             kind,
             seq: self.out_seq,
             len: len as u32,
+            lead: if body.len() > 1 { body[0].len() as u32 } else { 0 },
             body_crc: body.iter().fold(0, |crc, piece| crc32c_append(crc, piece)),
         };
         self.out_seq += 1;
@@ -338,6 +339,16 @@ impl PeerLink {
     /// The next piece to write. Several calls gather one `writev`.
     pub fn poll_output(&mut self) -> Option<Bytes> {
         self.tx.pop()
+    }
+
+    /// As [`crate::Session::unfinished`].
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let lead = self.header.as_ref().map_or(0, |header| header.lead as usize);
+        self.rx.unfinished(lead)
+    }
+
+    pub fn leave_unfinished(&mut self) {
+        self.rx.leave_unfinished();
     }
 
     /// Bytes queued for output: for back-pressure.

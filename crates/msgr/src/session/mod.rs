@@ -12,7 +12,7 @@ use crate::auth::AuthName;
 use crate::frame::{Frame, MESSAGE_LENS_MAX, Tag, write_message};
 use crate::limits::HANDSHAKE_FRAMES_MAX;
 use crate::message::{HEADER_LEN, MessageHeader};
-use crate::{AcceptConfig, ConnectConfig, Message, OutMessage, PeerIdentity, SessionError};
+use crate::{AcceptConfig, ConnectConfig, Message, OutMessage, PeerIdentity, SessionError, Unfinished};
 use accept::Acceptor;
 use base::Time;
 use bytes::Bytes;
@@ -278,6 +278,16 @@ impl Session {
             self.channel.send(&Ack { seq: in_seq });
         }
         self.channel.tx.pop()
+    }
+
+    /// The long part that waits for its rest. Taken up: [`Session::leave_unfinished`],
+    /// and the next chunk begins with the part.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        self.channel.rx.unfinished(0)
+    }
+
+    pub fn leave_unfinished(&mut self) {
+        self.channel.rx.leave_unfinished();
     }
 
     /// Bytes queued for output: for back-pressure.

@@ -1,6 +1,7 @@
 use super::{PoolId, SnapId};
 use crate::codec::{Decode, Decoder, Encode, Encoder, Result};
 use std::cmp::Ordering;
+use std::fmt;
 
 /// `hobject_t`: one object, or one clone of it, with its place in the order
 /// that listings and backfill follow.
@@ -36,8 +37,41 @@ impl HObject {
         if self.key.is_empty() { &self.name } else { &self.key }
     }
 
-    fn rank(&self) -> (PoolId, u32, &str, &str, &str, SnapId) {
-        (self.pool, self.hash.reverse_bits(), &self.nspace, self.effective_key(), &self.name, self.snap)
+    /// What decides nearly always, without following a pointer: a look-up
+    /// compares one object with many.
+    #[inline]
+    fn place(&self) -> (bool, PoolId, u32) {
+        match self.is_max {
+            true => (true, PoolId(0), 0),
+            false => (false, self.pool, self.hash.reverse_bits()),
+        }
+    }
+
+    fn cmp_names(&self, other: &HObject) -> Ordering {
+        if self.is_max {
+            return Ordering::Equal;
+        }
+        self.nspace
+            .cmp(&other.nspace)
+            .then_with(|| self.effective_key().cmp(other.effective_key()))
+            .then_with(|| self.name.cmp(&other.name))
+            .then_with(|| self.snap.cmp(&other.snap))
+    }
+}
+
+/// As Ceph's logs write it: pool, bit-reversed hash, namespace, key, name, snap.
+impl fmt::Display for HObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_max {
+            return f.write_str("MAX");
+        }
+        let (nspace, key, name) =
+            (self.nspace.escape_default(), self.key.escape_default(), self.name.escape_default());
+        write!(f, "{}:{:08x}:{nspace}:{key}:{name}:", self.pool, self.hash.reverse_bits())?;
+        match self.snap {
+            SnapId::HEAD => f.write_str("head"),
+            SnapId(number) => write!(f, "{number:x}"),
+        }
     }
 }
 
@@ -57,11 +91,11 @@ impl Default for HObject {
 }
 
 impl Ord for HObject {
+    #[inline]
     fn cmp(&self, other: &HObject) -> Ordering {
-        match (self.is_max, other.is_max) {
-            (true, true) => Ordering::Equal,
-            (false, false) => self.rank().cmp(&other.rank()),
-            (mine, _) => mine.cmp(&other.is_max),
+        match self.place().cmp(&other.place()) {
+            Ordering::Equal => self.cmp_names(other),
+            order => order,
         }
     }
 }
@@ -100,5 +134,23 @@ impl Decode for HObject {
                 pool: d.get()?,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_shown_as_ceph_shows_it() {
+        let object = HObject {
+            pool: PoolId(1),
+            hash: 0x7fc1_f406,
+            name: "foo".into(),
+            snap: SnapId::HEAD,
+            ..HObject::default()
+        };
+        assert_eq!(object.to_string(), "1:602f83fe:::foo:head");
+        assert_eq!(HObject::max().to_string(), "MAX");
     }
 }
