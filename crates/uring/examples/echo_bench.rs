@@ -280,7 +280,7 @@ impl Node for DiskNode {
 }
 
 fn disk(options: Options, path: &Path) -> Result<(), AnyError> {
-    let create = DiskOptions { create_len: Some(DISK_LEN), preallocate: true };
+    let create = DiskOptions { create_len: Some(DISK_LEN), preallocate: true, ..DiskOptions::default() };
     let load = |name, read, len, depth, flush| Load { name, read, len, depth, flush };
     let loads = [
         load("fill 4M", false, 4 << 20, 8, false),

@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) dial_to: Option<SocketAddr>,
     pub(crate) output: Output,
     pub(crate) input: Input,
+    /// `Received` events that have not reached the node.
+    pub(crate) undelivered: u32,
     /// Events that arrived while paused, in order.
     pub(crate) held: Vec<Event>,
     /// Requests that the kernel works on and that use this slot's memory.
@@ -87,6 +89,7 @@ impl Table {
             dial_to,
             output: Output::default(),
             input: Input::default(),
+            undelivered: 0,
             held: Vec::new(),
             in_flight: 0,
             interest: 0,

@@ -11,6 +11,7 @@
 use crate::clock;
 use crate::connection::{Connection, Phase, Table, index_of};
 use crate::disk::Disk;
+use crate::read_pool::ReadPool;
 use base::aligned::ALIGNMENT;
 use base::{Duration, Random, Time, WallTime};
 use bytes::Bytes;
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     linger_deadlines: VecDeque<(Time, ConnId)>,
     dial_timeout: Duration,
     linger: Duration,
+    /// Shared with the backend.
+    pub(crate) pool: ReadPool,
     pub(crate) disk: Option<Disk>,
     disk_queue: Vec<DiskRequest>,
     pub(crate) disk_in_flight: usize,
@@ -64,6 +67,7 @@ impl Core {
             linger_deadlines: VecDeque::new(),
             dial_timeout,
             linger,
+            pool: ReadPool::default(),
             disk,
             disk_queue: Vec::new(),
             disk_in_flight: 0,
@@ -176,6 +180,9 @@ impl Core {
         }
         if ends {
             conn.visible = false;
+        }
+        if matches!(event, Event::Received { .. }) {
+            conn.undelivered -= 1;
         }
         Some(event)
     }
@@ -295,14 +302,14 @@ impl Core {
 
     /// The next bytes of a stream.
     pub(crate) fn on_received(&mut self, index: u32, data: Bytes) {
-        let Some(conn) = self.table.get(index) else {
+        let Some(conn) = self.table.get_mut(index) else {
             return;
         };
-        if conn.phase == Phase::Open
-            && !conn.closing
-            && let Some(conn) = self.table.id(index)
-        {
-            self.events.push(Event::Received { conn, data });
+        if conn.phase == Phase::Open && !conn.closing {
+            conn.undelivered += 1;
+            if let Some(conn) = self.table.id(index) {
+                self.events.push(Event::Received { conn, data });
+            }
         }
         self.touch(index);
     }
@@ -498,6 +505,16 @@ impl Env for Core {
         found.filter(|found| found.phase != Phase::Dead).map_or(0, |found| found.output.len())
     }
 
+    fn gather(&mut self, conn: ConnId, head: &[u8], len: usize, lead: usize) -> bool {
+        let Some(found) = self.table.find_mut(conn).filter(|found| found.visible) else {
+            return false;
+        };
+        // Bytes that follow `head` may be on their way elsewhere already.
+        let overtaken = found.requests.is_receiving() || found.undelivered > 0;
+        let open = found.phase == Phase::Open && !found.closing;
+        open && !overtaken && found.input.gather(head, len, lead, &self.pool)
+    }
+
     fn pause_reading(&mut self, conn: ConnId, paused: bool) {
         let Some(found) = self.table.find_mut(conn).filter(|found| found.visible) else {
             return;
@@ -556,7 +573,7 @@ mod tests {
 
     fn core() -> (Core, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let options = DiskOptions { create_len: Some(1 << 20), preallocate: false };
+        let options = DiskOptions { create_len: Some(1 << 20), ..DiskOptions::default() };
         let disk = Disk::open(&folder.path().join("disk"), options).expect("a new file");
         let second = Duration::from_secs(1);
         (Core::new(Random::from_seed(1), Some(disk), second, second), folder)

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::disk_facts::{self, DiskFacts, Finding};
 use crate::sys::{self, check};
 use env::DiskInfo;
 use std::fs::{File, OpenOptions};
@@ -23,14 +24,16 @@ pub struct DiskOptions {
     /// Reserves a created file's space at once, so that a full file system
     /// shows when the device is created and not under a write.
     pub preallocate: bool,
+    /// Nothing can be written; others may read at the same time.
+    pub read_only: bool,
 }
 
-/// An opened device, locked against every other process.
+/// An opened device, locked against every other process that could write.
 #[derive(Debug)]
 pub struct Disk {
     file: File,
     info: DiskInfo,
-    direct: bool,
+    facts: DiskFacts,
     /// A block device without a volatile cache keeps what it has completed.
     flush_is_free: bool,
 }
@@ -39,8 +42,14 @@ pub struct Disk {
 pub enum DiskOpenError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("{path}: in use by another process")]
+    #[error("{path}: no permission; run this as the user of the OSDs, or as root")]
+    Denied { path: PathBuf },
+    #[error("{path}: in use by another process; is its OSD running?")]
     InUse { path: PathBuf },
+    #[error("{path}: the block device is mounted, part of another device, or in use by another process")]
+    Claimed { path: PathBuf },
+    #[error("{path}: a directory; a store is a regular file or a block device")]
+    Directory { path: PathBuf },
     #[error("{path}: neither a regular file nor a block device")]
     WrongKind { path: PathBuf },
     #[error("{path}: does not exist, and no size to create it with was given")]
@@ -57,29 +66,29 @@ impl Disk {
     ///
     /// Errors: see [`DiskOpenError`]; an existing file's length is never changed.
     pub fn open(path: &Path, options: DiskOptions) -> Result<Disk, DiskOpenError> {
-        let fail = |source| DiskOpenError::Io { path: path.to_owned(), source };
+        let fail = |source| failure(path, source);
         check_create_len(path, options)?;
         let (file, direct) = open_direct_or_buffered(path, options)?;
-        lock(&file).map_err(|error| match error.raw_os_error() {
+        let exclusive = if options.read_only { libc::LOCK_SH } else { libc::LOCK_EX };
+        lock(&file, exclusive).map_err(|error| match error.raw_os_error() {
             Some(libc::EWOULDBLOCK) => DiskOpenError::InUse { path: path.to_owned() },
             _ => fail(error),
         })?;
         let metadata = file.metadata().map_err(fail)?;
         let kind = metadata.file_type();
-        let info = if kind.is_block_device() {
-            block_device_info(&file, metadata.rdev()).map_err(fail)?
+        let (facts, block_len) = if kind.is_block_device() {
+            let facts = disk_facts::of_block_device(&file, metadata.rdev(), direct).map_err(fail)?;
+            (facts, facts.logical_block_len)
         } else if kind.is_file() {
-            if metadata.len() == 0 {
+            if metadata.len() == 0 && !options.read_only {
                 create_content(path, &file, options)?;
             }
-            DiskInfo {
-                len_bytes: file.metadata().map_err(fail)?.len(),
-                block_len: FILE_BLOCK_LEN,
-                volatile_cache: true,
-            }
+            (disk_facts::of_file(&file, direct, FILE_BLOCK_LEN).map_err(fail)?, FILE_BLOCK_LEN)
         } else {
             return Err(DiskOpenError::WrongKind { path: path.to_owned() });
         };
+        let info =
+            DiskInfo { len_bytes: facts.len_bytes, block_len, volatile_cache: facts.volatile_cache.yes };
         let usable = info.len_bytes - info.len_bytes % u64::from(info.block_len);
         if usable == 0 || (kind.is_file() && usable != info.len_bytes) {
             return Err(DiskOpenError::BadLength {
@@ -88,17 +97,21 @@ impl Disk {
                 block_len: info.block_len,
             });
         }
-        let flush_is_free = kind.is_block_device() && direct && !info.volatile_cache;
-        Ok(Disk { file, info, direct, flush_is_free })
+        let flush_is_free = kind.is_block_device() && direct.yes && !info.volatile_cache;
+        Ok(Disk { file, info, facts, flush_is_free })
     }
 
     pub fn info(&self) -> DiskInfo {
         self.info
     }
 
+    pub fn facts(&self) -> &DiskFacts {
+        &self.facts
+    }
+
     /// Whether transfers bypass the page cache.
     pub fn is_direct(&self) -> bool {
-        self.direct
+        self.facts.direct.yes
     }
 
     pub(crate) fn flush_is_free(&self) -> bool {
@@ -110,8 +123,16 @@ impl Disk {
     }
 }
 
-fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, bool), DiskOpenError> {
-    let fail = |source| DiskOpenError::Io { path: path.to_owned(), source };
+fn failure(path: &Path, source: io::Error) -> DiskOpenError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => DiskOpenError::Denied { path },
+        _ => DiskOpenError::Io { path, source },
+    }
+}
+
+fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, Finding), DiskOpenError> {
+    let fail = |source| failure(path, source);
     let mut flags = libc::O_CLOEXEC;
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -119,6 +140,9 @@ fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, b
             flags |= libc::O_EXCL;
         }
         Ok(metadata) if metadata.is_file() => {}
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(DiskOpenError::Directory { path: path.to_owned() });
+        }
         // Opening a pipe or a terminal could block or do something.
         Ok(_) => {
             return Err(DiskOpenError::WrongKind { path: path.to_owned() });
@@ -133,21 +157,22 @@ fn open_direct_or_buffered(path: &Path, options: DiskOptions) -> Result<(File, b
     let open = |flags: i32| {
         OpenOptions::new()
             .read(true)
-            .write(true)
-            .create(options.create_len.is_some() && flags & libc::O_EXCL == 0)
+            .write(!options.read_only)
+            .create(options.create_len.is_some() && !options.read_only && flags & libc::O_EXCL == 0)
             .truncate(false)
             .mode(0o600)
             .custom_flags(flags)
             .open(path)
     };
     match sys::outwait_predecessor(libc::EBUSY, || open(flags | libc::O_DIRECT)) {
-        Ok(file) => Ok((file, true)),
+        Ok(file) => Ok((file, Finding { yes: true, reason: "the device takes it" })),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             tracing::warn!(path = %path.display(), "no direct I/O here: using the page cache");
-            Ok((open(flags).map_err(fail)?, false))
+            let reason = "the file system has no direct I/O: through the page cache";
+            Ok((open(flags).map_err(fail)?, Finding { yes: false, reason }))
         }
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Err(DiskOpenError::InUse { path: path.to_owned() })
+            Err(DiskOpenError::Claimed { path: path.to_owned() })
         }
         Err(error) => Err(fail(error)),
     }
@@ -185,10 +210,10 @@ fn create_content(path: &Path, file: &File, options: DiskOptions) -> Result<(), 
 }
 
 /// Released with the descriptor, so a killed process leaves no lock behind.
-fn lock(file: &File) -> io::Result<()> {
+fn lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     sys::outwait_predecessor(libc::EWOULDBLOCK, || {
         // SAFETY: no pointers.
-        check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(|_| ())
+        check(unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) }).map(|_| ())
     })
 }
 
@@ -200,42 +225,13 @@ impl Drop for Disk {
     }
 }
 
-const BLKSSZGET: libc::Ioctl = 0x1268;
-const BLKGETSIZE64: libc::Ioctl = 0x8008_1272u32 as libc::Ioctl;
-
-fn block_device_info(file: &File, device: u64) -> io::Result<DiskInfo> {
-    let mut len_bytes = 0u64;
-    let mut block_len: libc::c_int = 0;
-    // SAFETY: each request writes one value of the type given to it.
-    unsafe {
-        check(libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &mut len_bytes))?;
-        check(libc::ioctl(file.as_raw_fd(), BLKSSZGET, &mut block_len))?;
-    }
-    let block_len = u32::try_from(block_len).unwrap_or(0);
-    if !matches!(block_len, 512 | 4096) {
-        return Err(io::Error::other(format!("logical blocks of {block_len} bytes")));
-    }
-    Ok(DiskInfo { len_bytes, block_len, volatile_cache: has_volatile_cache(device) })
-}
-
-/// What the kernel knows of the device's cache; when it says nothing, assume
-/// the worst.
-fn has_volatile_cache(device: u64) -> bool {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    // A partition has no queue of its own: it is a folder inside its disk's.
-    ["queue/write_cache", "../queue/write_cache"]
-        .iter()
-        .find_map(|name| std::fs::read_to_string(folder.join(name)).ok())
-        .is_none_or(|text| text.trim() != "write through")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk_facts::DiskKind;
 
     fn sized(len: u64) -> DiskOptions {
-        DiskOptions { create_len: Some(len), preallocate: false }
+        DiskOptions { create_len: Some(len), ..DiskOptions::default() }
     }
 
     #[test]
@@ -273,7 +269,31 @@ mod tests {
         assert!(matches!(kind, Err(DiskOpenError::WrongKind { .. })));
         assert!(matches!(
             Disk::open(folder.path(), DiskOptions::default()),
-            Err(DiskOpenError::WrongKind { .. })
+            Err(DiskOpenError::Directory { .. })
         ));
+    }
+
+    #[test]
+    fn readers_share_a_disk_and_exclude_a_writer() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("disk");
+        drop(Disk::open(&path, sized(1 << 20)).expect("created"));
+        let reading = DiskOptions { read_only: true, ..DiskOptions::default() };
+        let first = Disk::open(&path, reading).expect("opened");
+        let _second = Disk::open(&path, reading).expect("two may read");
+        let writer = Disk::open(&path, DiskOptions::default());
+        assert!(matches!(writer, Err(DiskOpenError::InUse { .. })), "{writer:?}");
+        assert_eq!(first.facts().kind, DiskKind::File);
+        assert_eq!(first.facts().physical_block_len, 4096);
+    }
+
+    #[test]
+    fn asking_for_holes_changes_nothing() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a temporary folder");
+        let path = folder.path().join("disk");
+        std::fs::write(&path, vec![7; 8192]).expect("written");
+        let disk = Disk::open(&path, DiskOptions::default()).expect("opened");
+        assert_eq!(disk.info().len_bytes, 8192);
+        assert_eq!(std::fs::read(&path).expect("read"), vec![7; 8192]);
     }
 }

@@ -52,10 +52,10 @@ impl Epoll {
         listeners: Vec<TcpListener>,
         signals: Option<StopSignals>,
         disk: Option<RawFd>,
+        pool: ReadPool,
     ) -> io::Result<Epoll> {
         // SAFETY: no pointers.
         let epoll = sys::owned(check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?);
-        let pool = ReadPool::default();
         let disk = disk.map(|disk| DiskThreads::start(disk, pool.clone())).transpose()?;
         let readable = libc::EPOLLIN as u32;
         for (index, listener) in listeners.iter().enumerate() {
@@ -290,8 +290,9 @@ impl Epoll {
         match unsafe { sys::recv(stream.as_raw_fd(), address, len) } {
             Ok(0) => core.on_end(index, env::CloseReason::Peer),
             Ok(count) => {
-                let data = conn.input.commit(count);
-                core.on_received(index, data);
+                if let Some(data) = conn.input.commit(count) {
+                    core.on_received(index, data);
+                }
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => core.on_error(index, errno_of(&error)),

@@ -5,6 +5,9 @@
 //! whole buffer, so a node copies what it keeps. When every piece has been
 //! dropped the same allocation is used again.
 
+use crate::read_pool::{POOLED_MAX, ReadPool};
+use base::AlignedBuf;
+use base::aligned::ALIGNMENT;
 use bytes::{Bytes, BytesMut};
 
 /// First and smallest buffer of a connection.
@@ -24,11 +27,21 @@ pub(crate) struct Input {
     target_len: usize,
     small_reads: u32,
     offered: usize,
+    gathering: Option<Gathering>,
+}
+
+/// A long part on its way into memory of its own.
+struct Gathering {
+    buf: AlignedBuf,
+    start: usize,
+    filled: usize,
+    end: usize,
+    pool: ReadPool,
 }
 
 impl Default for Input {
     fn default() -> Input {
-        Input { buf: BytesMut::new(), target_len: INPUT_MIN, small_reads: 0, offered: 0 }
+        Input { buf: BytesMut::new(), target_len: INPUT_MIN, small_reads: 0, offered: 0, gathering: None }
     }
 }
 
@@ -37,6 +50,11 @@ impl Input {
     /// the next `prepare`.
     pub(crate) fn prepare(&mut self) -> (*mut u8, usize) {
         debug_assert!(self.buf.is_empty());
+        if let Some(gathering) = &mut self.gathering {
+            let rest = &mut gathering.buf[gathering.filled..gathering.end];
+            self.offered = rest.len();
+            return (rest.as_mut_ptr(), rest.len());
+        }
         let spare = self.buf.capacity();
         if spare < SPARE_MIN || (self.target_len > INPUT_MIN && spare < self.target_len / 4) {
             self.buf.reserve(self.target_len);
@@ -46,16 +64,44 @@ impl Input {
         (spare.as_mut_ptr().cast(), self.offered)
     }
 
+    /// Begins a part of `len` bytes with `head`; its byte `lead` gets aligned.
+    /// No read may be in flight. False when it is too long for that.
+    pub(crate) fn gather(&mut self, head: &[u8], len: usize, lead: usize, pool: &ReadPool) -> bool {
+        let start = lead.next_multiple_of(ALIGNMENT) - lead;
+        if len > POOLED_MAX - ALIGNMENT || lead > len || head.len() >= len || self.gathering.is_some() {
+            return false;
+        }
+        let mut buf = pool.take(start + len);
+        let filled = start + head.len();
+        buf[start..filled].copy_from_slice(head);
+        self.gathering = Some(Gathering { buf, start, filled, end: start + len, pool: pool.clone() });
+        true
+    }
+
+    /// The next read should end only when all of its memory is filled.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.gathering.is_some()
+    }
+
     /// Takes the `count` bytes that the kernel wrote where `prepare` said.
+    /// `None` while a part is not complete.
     #[allow(unsafe_code)]
-    pub(crate) fn commit(&mut self, count: usize) -> Bytes {
+    pub(crate) fn commit(&mut self, count: usize) -> Option<Bytes> {
         assert!(count <= self.offered, "the kernel wrote more than it was offered");
+        if let Some(gathering) = &mut self.gathering {
+            gathering.filled += count;
+            if gathering.filled < gathering.end {
+                return None;
+            }
+            let Gathering { buf, start, end, pool, .. } = self.gathering.take()?;
+            return Some(pool.freeze(buf, end).slice(start..));
+        }
         // SAFETY: `count` is within the capacity that `prepare` offered, and
         // the kernel has initialised it.
         unsafe { self.buf.set_len(count) };
         let data = self.buf.split().freeze();
         self.adapt(count);
-        data
+        Some(data)
     }
 
     /// A read that fills its buffer has probably left more behind: the next
@@ -87,7 +133,7 @@ mod tests {
         let (_, offered) = input.prepare();
         // The claim that the kernel wrote is false here, so only the length of
         // what comes out may be looked at.
-        input.commit(wanted.min(offered)).len()
+        input.commit(wanted.min(offered)).expect("nothing is gathered").len()
     }
 
     #[test]
@@ -104,6 +150,21 @@ mod tests {
             assert_eq!(read(&mut input, 100), 100, "shrinking loses nothing");
         }
         assert!(input.prepare().1 <= INPUT_MIN);
+    }
+
+    #[test]
+    fn a_part_is_gathered_aligned_behind_what_came_first() {
+        let (mut input, pool) = (Input::default(), ReadPool::default());
+        let (len, lead) = (300_000, 77);
+        assert!(input.gather(b"head", len, lead, &pool));
+        assert_eq!(input.prepare().1, len - 4);
+        assert_eq!(input.commit(1000), None);
+        assert_eq!(input.prepare().1, len - 1004);
+        let part = input.commit(len - 1004).expect("complete");
+        assert_eq!((part.len(), &part[..4]), (len, &b"head"[..]));
+        assert_eq!(part[lead..].as_ptr() as usize % ALIGNMENT, 0);
+        assert!(!input.gather(b"", POOLED_MAX, 0, &pool), "too long");
+        assert_eq!(read(&mut input, 10), 10, "as before");
     }
 
     #[test]

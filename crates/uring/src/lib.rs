@@ -23,6 +23,7 @@ mod clock;
 mod connection;
 mod core;
 mod disk;
+mod disk_facts;
 mod epoll;
 mod input;
 mod output;
@@ -34,4 +35,5 @@ mod threads;
 mod transfer;
 
 pub use disk::{Disk, DiskOpenError, DiskOptions};
+pub use disk_facts::{DiskFacts, DiskKind, Finding};
 pub use reactor::{Backend, BackendKind, Reactor, ReactorConfig, SetupError, listen, run};

@@ -141,6 +141,8 @@ impl Reactor {
             false => None,
         };
         let disk = config.disk.as_ref().map(Disk::raw_fd);
+        let core = Core::new(random, config.disk, config.dial_timeout, config.linger);
+        let pool = core.pool.clone();
         let ring = match config.backend {
             Backend::Epoll => None,
             Backend::Uring => Some(Ring::create(disk).map_err(SetupError::Uring)?),
@@ -154,13 +156,12 @@ impl Reactor {
         };
         let driver = match ring {
             Some(ring) => Driver::Uring(Box::new(
-                Ring::new(ring, config.listeners, signals, config.spin).map_err(SetupError::Uring)?,
+                Ring::new(ring, config.listeners, signals, config.spin, pool).map_err(SetupError::Uring)?,
             )),
             None => Driver::Epoll(Box::new(
-                Epoll::new(config.listeners, signals, disk).map_err(SetupError::Epoll)?,
+                Epoll::new(config.listeners, signals, disk, pool).map_err(SetupError::Epoll)?,
             )),
         };
-        let core = Core::new(random, config.disk, config.dial_timeout, config.linger);
         let reactor = Reactor { driver, core, not_send: PhantomData };
         tracing::info!(backend = %reactor.backend(), "environment ready");
         Ok(reactor)

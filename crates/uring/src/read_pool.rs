@@ -1,4 +1,5 @@
-//! Memory for disk reads, used again when the node drops a read's bytes.
+//! Memory for disk reads and for long messages, used again when the node drops
+//! their bytes.
 //!
 //! A fresh aligned buffer must be zeroed, and a large one faulted in page by
 //! page; for a 4 MiB read that costs more CPU than the read itself.
@@ -8,34 +9,49 @@ use base::aligned::ALIGNMENT;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Reads beyond this size are rare and get memory of their own.
-const POOLED_MAX: usize = 8 * 1024 * 1024;
-/// Unused memory kept in all classes together.
-const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Size classes: powers of two from the alignment to `POOLED_MAX`.
-const CLASSES: usize = (POOLED_MAX / ALIGNMENT).trailing_zeros() as usize + 1;
+/// Buffers beyond this size are rare and get memory of their own. A message of
+/// 8 MiB with its head fits.
+pub(crate) const POOLED_MAX: usize = 9 * 1024 * 1024;
+/// Unused memory kept in all classes together: what a dozen clients' writes of
+/// 4 MiB take.
+const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// See [`class_of`].
+const CLASSES: usize = 80;
 
 #[derive(Clone, Default)]
 pub(crate) struct ReadPool(Arc<Mutex<Free>>);
 
-#[derive(Default)]
 struct Free {
     classes: [Vec<AlignedBuf>; CLASSES],
     kept_bytes: usize,
 }
 
-fn class_of(len: usize) -> Option<usize> {
+impl Default for Free {
+    fn default() -> Free {
+        Free { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0 }
+    }
+}
+
+/// Class and length of a buffer: eight classes to each doubling, so that a
+/// message a little longer than a power of two does not take twice the memory.
+fn class_of(len: usize) -> Option<(usize, usize)> {
     if len > POOLED_MAX {
         return None;
     }
-    let rounded = len.max(ALIGNMENT).next_power_of_two();
-    Some((rounded / ALIGNMENT).trailing_zeros() as usize)
+    let pages = len.div_ceil(ALIGNMENT).max(1);
+    if pages < 8 {
+        return Some((pages, pages * ALIGNMENT));
+    }
+    let shift = pages.ilog2() - 3;
+    let steps = pages.div_ceil(1 << shift); // 8 to 16
+    let class = 8 * shift as usize + steps;
+    Some((class, (steps << shift) * ALIGNMENT))
 }
 
 impl ReadPool {
     /// A buffer of at least `len` bytes; what is in it is an earlier read's.
     pub(crate) fn take(&self, len: usize) -> AlignedBuf {
-        let Some(class) = class_of(len) else {
+        let Some((class, class_len)) = class_of(len) else {
             return AlignedBuf::zeroed(len);
         };
         let mut free = self.lock();
@@ -44,7 +60,7 @@ impl ReadPool {
                 free.kept_bytes -= buf.len();
                 buf
             }
-            None => AlignedBuf::zeroed(ALIGNMENT << class),
+            None => AlignedBuf::zeroed(class_len),
         }
     }
 
@@ -56,9 +72,10 @@ impl ReadPool {
     }
 
     fn give_back(&self, buf: AlignedBuf) {
-        let Some(class) = class_of(buf.len()) else {
+        let Some((class, class_len)) = class_of(buf.len()) else {
             return;
         };
+        debug_assert_eq!(class_len, buf.len(), "buffers have their classes' lengths");
         let mut free = self.lock();
         if free.kept_bytes + buf.len() <= KEPT_BYTES_MAX {
             free.kept_bytes += buf.len();
@@ -107,6 +124,16 @@ mod tests {
         assert_ne!(pool.take(8192).as_ptr(), address, "still referenced");
         drop(part);
         assert_eq!(pool.take(8192).as_ptr(), address);
+    }
+
+    #[test]
+    fn every_length_fits_its_class_and_wastes_little() {
+        for pages in 1..=POOLED_MAX / ALIGNMENT {
+            let len = pages * ALIGNMENT;
+            let (class, class_len) = class_of(len).expect("pooled");
+            assert!(class < CLASSES && class_len >= len && class_len <= len + len / 8, "{len}");
+            assert_eq!(class_of(class_len), Some((class, class_len)));
+        }
     }
 
     #[test]

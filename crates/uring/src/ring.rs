@@ -104,6 +104,12 @@ pub(crate) struct Requests {
     address: Option<Box<RawAddr>>,
 }
 
+impl Requests {
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.receiving
+    }
+}
+
 struct Listener {
     socket: TcpListener,
     armed: bool,
@@ -183,6 +189,7 @@ impl Ring {
         listeners: Vec<TcpListener>,
         signals: Option<StopSignals>,
         spin: Duration,
+        pool: ReadPool,
     ) -> io::Result<Ring> {
         for listener in &listeners {
             listener.set_nonblocking(false)?;
@@ -201,7 +208,7 @@ impl Ring {
             signals_armed: false,
             transfers: Vec::new(),
             free_transfers: Vec::new(),
-            pool: ReadPool::default(),
+            pool,
             in_flight: 0,
             sends_queued: false,
             completions: Vec::new(),
@@ -431,7 +438,10 @@ impl Ring {
         }
         let (address, len) = conn.input.prepare();
         let priority = if conn.requests.drained && self.modern { POLL_FIRST } else { 0 };
+        // Then the kernel goes on by itself until all has come.
+        let flags = if conn.input.is_gathering() { libc::MSG_WAITALL } else { 0 };
         let entry = opcode::Recv::new(types::Fd(stream.as_raw_fd()), address, len as u32)
+            .flags(flags)
             .ioprio(priority)
             .build()
             .user_data(Kind::Receive.key(index));
@@ -600,8 +610,9 @@ impl Ring {
         match result {
             0 => core.on_end(index, CloseReason::Peer),
             1.. => {
-                let data = conn.input.commit(result.unsigned_abs() as usize);
-                core.on_received(index, data);
+                if let Some(data) = conn.input.commit(result.unsigned_abs() as usize) {
+                    core.on_received(index, data);
+                }
             }
             _ if is_transient(-result) => {}
             _ => core.on_error(index, -result),

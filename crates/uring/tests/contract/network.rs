@@ -17,6 +17,7 @@ contract!(
     small_messages_after_a_large_one_arrive,
     ended_reactor_frees_its_port,
     moves_64_mib_each_way,
+    gathers_long_parts_aligned,
     opens_and_closes_1000_connections,
     refused_dial_says_so,
     silent_dial_is_unreachable,
@@ -177,6 +178,56 @@ fn moves_64_mib_each_way(backend: Backend) {
         Step::BatchEnd => {}
     });
     server.join().expect("the server saw the end");
+}
+
+/// Parts with their length before them; each arrives in one piece.
+fn gathers_long_parts_aligned(backend: Backend) {
+    const PARTS: usize = 5;
+    const LEAD: usize = 123;
+    let parts: Vec<Vec<u8>> = {
+        let mut random = Random::from_seed(9);
+        (0..PARTS).map(|i| random_bytes(&mut random, (1 << 20) + i * 77_777)).collect()
+    };
+    let (listener, addr) = local_listener();
+    let expected = parts.clone();
+    let client = thread::spawn(move || {
+        let mut stream = TcpStream::connect(addr).expect("connected");
+        for part in &parts {
+            let mut message = (part.len() as u32).to_le_bytes().to_vec();
+            message.extend_from_slice(part);
+            for chunk in message.chunks(300_000) {
+                stream.write_all(chunk).expect("sent");
+            }
+        }
+        assert_eq!(stream.read(&mut [0]).expect("closed"), 0);
+    });
+    let mut config = config(backend);
+    config.listeners.push(listener);
+    let mut done = 0;
+    let mut start = Vec::new();
+    let mut gathering = false;
+    drive(config, |env, step| {
+        let Step::Event(Event::Received { conn, data }) = step else { return };
+        if gathering {
+            assert_eq!(data, expected[done], "the whole part and no more");
+            assert_eq!(data[LEAD..].as_ptr() as usize % base::aligned::ALIGNMENT, 0);
+            gathering = false;
+            done += 1;
+            if done == PARTS {
+                env.exit(0);
+            }
+            return;
+        }
+        start.extend_from_slice(&data);
+        if start.len() >= 4 {
+            let len = u32::from_le_bytes([start[0], start[1], start[2], start[3]]) as usize;
+            assert!(env.gather(conn, &start[4..], len, LEAD));
+            assert!(!env.gather(conn, &start[4..], len, LEAD), "one at a time");
+            start.clear();
+            gathering = true;
+        }
+    });
+    client.join().expect("the client ends well");
 }
 
 fn opens_and_closes_1000_connections(backend: Backend) {
