@@ -2,6 +2,7 @@
 
 mod clients;
 mod fuzz;
+mod mutants;
 mod run;
 mod tidy;
 
@@ -44,6 +45,11 @@ enum Task {
     },
     /// Runs the stock Ceph clients against a cluster of real processes.
     Clients,
+    /// Builds deliberate bugs into copies of the store, which its crash tests must catch.
+    Mutants {
+        /// Only those whose name contains this.
+        name: Option<String>,
+    },
     /// Checks the house rules only.
     Tidy,
 }
@@ -76,6 +82,7 @@ impl Task {
             Task::Sim { args } => sim(&args),
             Task::Fuzz { seconds } => fuzz::run(seconds),
             Task::Clients => clients::run(),
+            Task::Mutants { name } => mutants::run(name.as_deref()),
             Task::Tidy => tidy::run(),
         }
     }

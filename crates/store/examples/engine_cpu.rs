@@ -1,7 +1,10 @@
 //! What the engine itself costs: 4 KiB random overwrites with the metadata of
 //! a PG's log entry, against a device that does nothing.
 //!
-//! `cargo run --release -p store --example engine_cpu [batch [seconds]]`
+//! `cargo run --release -p store --example engine_cpu [batch [seconds [objects [percent]]]]`
+//!
+//! `percent`: how full the device is; above 50 it is also aged, by overwriting
+//! all of it twice at random.
 //!
 //! Prints microseconds of CPU, device writes, bytes and flushes per client
 //! write, in steady state: checkpoints and writeback included.
@@ -15,7 +18,6 @@ use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, 
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
 const OBJECT_LEN: u64 = 4 << 20;
-const OBJECTS: u64 = 1024;
 const PGS: u32 = 32;
 /// Entries that a PG's log keeps.
 const LOG_ENTRIES: u64 = 3000;
@@ -78,72 +80,112 @@ fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
+/// The workload: which write comes next.
+struct Writes {
+    random: Random,
+    ids: Vec<ObjectId>,
+    logs: Vec<ObjectId>,
+    versions: Vec<u64>,
+    data: Bytes,
+}
+
+impl Writes {
+    fn next(&mut self) -> Transaction {
+        let n = self.random.below(self.ids.len() as u64) as usize;
+        let pg = n % PGS as usize;
+        let offset = self.random.below(OBJECT_LEN / 4096) * 4096;
+        // As received: at any address.
+        let at = self.random.below(1000) as usize;
+        let piece = self.data.slice(at..at + 4096);
+        let version = self.versions[pg];
+        self.versions[pg] += 1;
+        transaction(&self.ids[n], offset, piece, &self.logs[pg], version)
+    }
+
+    fn run(&mut self, engine: &mut Engine, batch: u64) -> u64 {
+        for _ in 0..batch {
+            let txn = self.next();
+            engine.queue(txn).expect("fits");
+        }
+        commit(engine)
+    }
+}
+
 fn main() {
     let mut args = std::env::args().skip(1).filter_map(|arg| arg.parse::<u64>().ok());
     let batch = args.next().unwrap_or(32);
     let seconds = args.next().unwrap_or(5);
-    let disk = DiskInfo { len_bytes: 20 << 30, block_len: 4096, volatile_cache: true };
+    let objects = args.next().unwrap_or(1024);
+    let percent = args.next().unwrap_or(20).clamp(1, 95);
+    let blocks = objects * OBJECT_LEN / 4096;
+    let log_len = 512 << 20;
+    let len_bytes = (blocks * 4096 * 100 / percent + log_len) / 4096 * 4096;
+    let disk = DiskInfo { len_bytes, block_len: 4096, volatile_cache: true };
     let uuid = Uuid::from_random(1, 2);
     let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
-    let mut engine = Engine::format(disk, identity, Options::default());
+    let options = Options { log_len: Some(log_len), ..Options::default() };
+    let mut engine = Engine::format(disk, identity, options);
     drive(&mut engine);
-    assert!(engine.is_open());
+    assert!(engine.is_open(), "{:?}", engine.open_error());
 
-    let mut random = Random::from_seed(7);
     let mut ids = Vec::new();
-    let large = AlignedBuf::zeroed(OBJECT_LEN as usize).freeze();
+    let aligned = AlignedBuf::zeroed(OBJECT_LEN as usize).freeze();
+    let unaligned = Bytes::from(vec![1; OBJECT_LEN as usize + 1]).slice(1..);
     for pg in 0..PGS {
         let create = Mutation::CreateCollection(coll(pg));
         engine.queue(Transaction { ops: vec![create] }).expect("fits");
     }
-    let start = Instant::now();
-    for n in 0..OBJECTS {
+    let mut filling = [0.0, 0.0];
+    for n in 0..objects {
+        let half = (2 * n / objects) as usize;
+        let data = [&aligned, &unaligned][half].clone();
+        let start = Instant::now();
         let name = format!("rbd_data.10226b8b4567.{n:016x}");
         let id = object(n as u32 % PGS, name, SnapId::HEAD);
-        let write = Mutation::Write { id: id.clone(), offset: 0, data: large.clone() };
+        let write = Mutation::Write { id: id.clone(), offset: 0, data };
         engine.queue(Transaction { ops: vec![write] }).expect("fits");
         commit(&mut engine);
         ids.push(id);
+        filling[half] += start.elapsed().as_secs_f64();
     }
-    let filling = start.elapsed().as_secs_f64();
-    let filled = OBJECTS as f64 * OBJECT_LEN as f64 / f64::from(1 << 20);
-    println!("fill: {:.0} MiB/s, {:.0} us per 4 MiB", filled / filling, filling / OBJECTS as f64 * 1e6);
+    let [aligned, unaligned] = filling.map(|seconds| seconds / objects as f64 * 2e6);
+    println!("4 MiB writes: {aligned:.0} us each, {unaligned:.0} us where the data is not aligned");
 
-    let logs: Vec<ObjectId> = (0..PGS).map(|pg| object(pg, String::new(), SnapId(0))).collect();
-    let data = Bytes::from(vec![0x5a; 64 << 10]);
-    let mut versions = vec![0u64; PGS as usize];
-    let (mut writes, mut committed) = (0u64, 0u64);
-    let mut before = (engine.stats(), cpu_seconds(), 0u64);
+    let mut writes = Writes {
+        random: Random::from_seed(7),
+        ids,
+        logs: (0..PGS).map(|pg| object(pg, String::new(), SnapId(0))).collect(),
+        versions: vec![0; PGS as usize],
+        data: Bytes::from(vec![0x5a; 64 << 10]),
+    };
+    // Until the log has wrapped; on a full device, until its free space is scattered.
     let start = Instant::now();
-    let mut measuring = false;
-    while start.elapsed().as_secs() < seconds + 2 {
-        if !measuring && start.elapsed().as_secs() >= 2 {
-            // Steady state: the log has wrapped.
-            measuring = true;
-            before = (engine.stats(), cpu_seconds(), writes);
-        }
+    let mut aged = 0;
+    while start.elapsed().as_secs() < 2 || (percent > 50 && aged < 2 * blocks) {
+        aged += writes.run(&mut engine, batch);
+    }
+    let (old, before) = (engine.stats(), cpu_seconds());
+    let start = Instant::now();
+    let mut count = 0;
+    while start.elapsed().as_secs() < seconds {
         for _ in 0..64 {
-            for _ in 0..batch {
-                let n = random.below(OBJECTS) as usize;
-                let pg = n % PGS as usize;
-                let offset = random.below(OBJECT_LEN / 4096) * 4096;
-                let at = random.below(1000) as usize;
-                let piece = data.slice(at..at + 4096);
-                let txn = transaction(&ids[n], offset, piece, &logs[pg], versions[pg]);
-                versions[pg] += 1;
-                engine.queue(txn).expect("fits");
-            }
-            writes += batch;
-            committed += commit(&mut engine);
+            count += writes.run(&mut engine, batch);
         }
     }
-    let (stats, cpu) = (engine.stats(), cpu_seconds() - before.1);
-    let count = (writes - before.2) as f64;
-    let old = before.0;
+    let (stats, cpu, count) = (engine.stats(), cpu_seconds() - before, count as f64);
+    let start = Instant::now();
+    let (before, mut made) = (cpu_seconds(), 0);
+    while start.elapsed().as_secs() < 1 {
+        for _ in 0..1000 {
+            made += std::hint::black_box(writes.next()).ops.len().min(1);
+        }
+    }
+    let making = (cpu_seconds() - before) / made as f64;
     println!(
-        "4 KiB overwrites in batches of {batch}: {:.2} us CPU, {:.3} device writes, {:.3} flushes, \
-         {:.3} device bytes per byte",
+        "4 KiB overwrites in batches of {batch}, {percent} % full: {:.2} us CPU ({:.2} us of it making \
+         the transactions), {:.3} device writes, {:.3} flushes, {:.3} device bytes per byte",
         cpu / count * 1e6,
+        making * 1e6,
         (stats.device_writes - old.device_writes) as f64 / count,
         (stats.flushes - old.flushes) as f64 / count,
         (stats.device_write_bytes - old.device_write_bytes) as f64 / count / 4096.0,
@@ -151,5 +193,5 @@ fn main() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("");
     println!("{resident}");
-    println!("{writes} written, {committed} committed, {:?}", engine.info());
+    println!("{aged} + {count} written, {:?}", engine.info());
 }

@@ -93,6 +93,29 @@ pub enum Mutation {
     },
 }
 
+impl Mutation {
+    /// The objects it names.
+    pub fn objects(&self) -> [Option<&ObjectId>; 2] {
+        match self {
+            Mutation::CreateCollection(_) | Mutation::RemoveCollection(_) => [None, None],
+            Mutation::Touch(id)
+            | Mutation::Write { id, .. }
+            | Mutation::Zero { id, .. }
+            | Mutation::Truncate { id, .. }
+            | Mutation::Remove(id)
+            | Mutation::SetXattrs { id, .. }
+            | Mutation::RmXattr { id, .. }
+            | Mutation::ClearXattrs(id)
+            | Mutation::SetOmapHeader { id, .. }
+            | Mutation::SetOmap { id, .. }
+            | Mutation::RmOmap { id, .. }
+            | Mutation::RmOmapRange { id, .. }
+            | Mutation::ClearOmap(id) => [Some(id), None],
+            Mutation::Clone { from, to } | Mutation::Rename { from, to } => [Some(from), Some(to)],
+        }
+    }
+}
+
 /// Changes that happen together or not at all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transaction {
@@ -148,6 +171,10 @@ pub struct StoreStats {
     pub flushes: u64,
     pub transactions: u64,
     pub checksum_errors: u64,
+    /// Pages of the index read because they were not in memory.
+    pub metadata_reads: u64,
+    /// Bytes of the index in memory.
+    pub metadata_memory: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -243,6 +270,12 @@ pub trait ObjectStore {
 
     /// Applies a transaction to the visible state and queues it for commit with
     /// everything else of this batch. An error means that nothing was applied.
+    ///
+    /// Never [`StoreError::Pending`]: where metadata is not in memory, the transaction
+    /// keeps its place in the order and is applied when that has been loaded; until
+    /// then calls about the objects it names are pending. A caller who cannot
+    /// know whether the objects that a transaction needs exist asks before
+    /// ([`stat`](Self::stat)): one that turns out to be impossible then ends the store.
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError>;
 
     fn poll_event(&mut self) -> Option<StoreEvent>;

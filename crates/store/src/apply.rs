@@ -1,34 +1,43 @@
 //! Transactions in: mutations become operations on the index and blocks for
 //! the device.
 //!
-//! Whole blocks of large writes get fresh places and go there at once; all
-//! other bytes become whole blocks in the log record, so that replay never
-//! needs what lay below. A partly overwritten block whose content is not in
-//! memory is read first; only its batch waits for that, not the caller.
+//! Whole blocks get fresh places, side by side for what comes one after the
+//! other, and go there without a detour: of large writes at once, of others at
+//! the batch's end. All other bytes become whole blocks in the log record, so
+//! that replay never needs what lay below. A partly overwritten block whose
+//! content is not in memory is read first; only its batch waits for that, not
+//! the caller.
+//!
+//! A device too full for fresh places still takes overwrites: then whole blocks
+//! go through the record, too, and keep the places they have.
 
 use crate::alloc::Run;
 use crate::api::{Mutation, ObjectId, StoreError, Transaction, TxnId};
 use crate::batch;
 use crate::blocks::Mapping;
 use crate::check;
-use crate::core::{Await, BLOCK, Core, Flying, FreedInto};
+use crate::core::{Await, BLOCK, Core, FreedInto};
 use crate::dirty::{Image, Patch, Version, lay_over};
+use crate::gather::Gather;
+use crate::index::Index;
 use crate::io::Purpose;
+use crate::kinds::{Nid, Onode};
 use crate::limits::BLOCK_LEN;
 use crate::log;
+use crate::needs::Needs;
 use crate::ops::LogOp;
 use crate::pins::PINNED_MAX;
-use base::aligned::ALIGNMENT;
-use base::{AlignedBuf, crc32c};
+use base::crc32c;
 use bytes::Bytes;
 use env::DiskResult;
+use std::ops::Range;
 
 /// What a transaction may take, at most.
 #[derive(Default)]
-struct Need {
-    blocks: u64,
+pub(crate) struct Need {
+    pub(crate) blocks: u64,
     /// Bytes of metadata.
-    growth: u64,
+    pub(crate) growth: u64,
     /// Bytes of log record.
     footprint: u64,
     data: bool,
@@ -52,100 +61,133 @@ enum Base {
 
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
+/// Where a transaction's whole blocks go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placing {
+    Fresh,
+    /// Large writes excepted: what is mapped stays where it is.
+    InPlace,
+}
+
 impl Core {
     pub(crate) fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
         if self.failed.is_some() || self.options.read_only {
             return Err(StoreError::Stopped);
         }
+        if !self.stalled.is_empty() {
+            let wanted = Needs::of_transaction(&self.index, &txn);
+            return self.stall(txn, wanted);
+        }
+        if !self.index.is_loaded() {
+            let wanted = Needs::of_transaction(&self.index, &txn);
+            if !wanted.is_empty() {
+                return self.stall(txn, wanted);
+            }
+        }
         let carried = check::check(&self.index, &txn)?;
-        let need = self.need_of(&txn, carried);
+        let (placing, need) = self.placing_of(&txn, carried)?;
+        let id = self.txn_id();
+        self.carry_out(id, txn, placing, &need);
+        Ok(id)
+    }
+
+    /// One that was accepted when its pages were not there. Its space was promised.
+    ///
+    /// Errors: it is impossible.
+    pub(crate) fn apply_promised(&mut self, id: TxnId, txn: Transaction) -> Result<(), StoreError> {
+        let carried = check::check(&self.index, &txn)?;
+        let need = need_of(Some(&self.index), &txn, carried);
+        self.carry_out(id, txn, Placing::Fresh, &need);
+        Ok(())
+    }
+
+    fn carry_out(&mut self, id: TxnId, txn: Transaction, placing: Placing, need: &Need) {
+        let batch_limit = self.region.record_len_max().min(log::BATCH_LEN_MAX);
+        if self.open_batch().record_len() + need.footprint > batch_limit {
+            self.seal();
+        }
+        self.open_batch().add_txn(id);
+        for op in &txn.ops {
+            self.apply(op, placing);
+        }
+    }
+
+    /// What a transaction may take whose pages are not in memory, when it has room.
+    pub(crate) fn promise(&self, txn: &Transaction, carried: u64) -> Result<Need, StoreError> {
+        let need = need_of(None, txn, carried);
+        self.check_footprint(&need)?;
+        self.check_space(need.blocks, need.growth, need.data)?;
+        Ok(need)
+    }
+
+    fn check_footprint(&self, need: &Need) -> Result<(), StoreError> {
         let limit = self.region.record_len_max();
         if need.footprint > limit {
             let what = "transaction in the log";
             return Err(StoreError::TooLarge { what, len: need.footprint, limit });
         }
-        self.check_space(need.blocks, need.growth, need.data)?;
-        let batch_limit = limit.min(log::BATCH_LEN_MAX);
-        if self.open_batch().record_len() + need.footprint > batch_limit {
-            self.seal();
-        }
-        let id = self.txn_id();
-        self.open_batch().add_txn(id);
-        for op in txn.ops {
-            self.apply(op);
-        }
-        Ok(id)
+        Ok(())
     }
 
-    fn need_of(&self, txn: &Transaction, carried: u64) -> Need {
-        let mut need = Need { footprint: BLOCK_LEN + carried, ..Need::default() };
+    fn placing_of(&self, txn: &Transaction, carried: u64) -> Result<(Placing, Need), StoreError> {
+        let need = need_of(Some(&self.index), txn, carried);
+        self.check_footprint(&need)?;
+        let Err(full) = self.check_space(need.blocks, need.growth, need.data) else {
+            return Ok((Placing::Fresh, need));
+        };
+        let need = self.need_in_place(txn, carried);
+        if self.check_footprint(&need).is_err() {
+            return Err(full);
+        }
+        self.check_space(need.blocks, need.growth, need.data)?;
+        Ok((Placing::InPlace, need))
+    }
+
+    /// The same when whole blocks that are mapped and not shared stay where they are.
+    fn need_in_place(&self, txn: &Transaction, carried: u64) -> Need {
+        let mut need = need_of(Some(&self.index), txn, carried);
+        need.data = false;
         // Once blocks may have changed owner, every write may need new ones.
         let mut moved = false;
         for op in &txn.ops {
             match op {
-                Mutation::Write { id, offset, data } => {
-                    need.footprint -= data.len() as u64;
-                    need.growth += 128;
-                    self.need_of_write(&mut need, id, *offset, data.len() as u64, moved);
-                }
-                Mutation::Zero { .. } | Mutation::Truncate { .. } => {
-                    need.footprint += 2 * (BLOCK_LEN + log::SLOT_LEN as u64 + 32);
-                    need.blocks += if moved || self.index.has_shared() { 2 } else { 0 };
-                    moved = true;
-                }
-                Mutation::Remove(_) => moved = true,
-                Mutation::Rename { .. } => moved = true,
-                Mutation::Clone { from, .. } => {
-                    moved = true;
-                    need.growth += 256;
-                    if let Some(onode) = self.index.onode(from) {
-                        need.growth += onode.encoded_len_max();
+                Mutation::Write { id, offset, data } if !data.is_empty() => {
+                    let len = data.len() as u64;
+                    let fresh = Need::of_fresh(*offset, len);
+                    let staying = if moved { 0 } else { self.staying(id, *offset, len) };
+                    need.blocks -= staying;
+                    need.growth -= 24 * staying;
+                    need.data |= fresh.blocks > staying;
+                    // Near the threshold the blocks may go either way; assume the worst of both.
+                    if len < self.options.direct_len_min + 2 * BLOCK_LEN {
+                        need.footprint += fresh.blocks * (BLOCK_LEN + log::SLOT_LEN as u64);
                     }
                 }
-                Mutation::CreateCollection(_) | Mutation::Touch(_) => need.growth += 128,
-                Mutation::SetXattrs { attrs, .. } => {
-                    need.growth += 128;
-                    for (name, value) in attrs {
-                        need.growth += 24 + (name.len() + value.len()) as u64;
-                    }
-                }
-                Mutation::SetOmapHeader { header, .. } => need.growth += 128 + header.len() as u64,
-                Mutation::SetOmap { entries, .. } => {
-                    need.growth += 128;
-                    for (key, value) in entries {
-                        need.growth += 24 + (key.len() + value.len()) as u64;
-                        // The object's number and lengths, for each key.
-                        need.footprint += 16;
-                    }
-                }
-                Mutation::RmOmap { keys, .. } => need.footprint += 16 * keys.len() as u64,
+                Mutation::Zero { .. }
+                | Mutation::Truncate { .. }
+                | Mutation::Remove(_)
+                | Mutation::Rename { .. }
+                | Mutation::Clone { .. } => moved = true,
                 _ => (),
             }
         }
         need
     }
 
-    fn need_of_write(&self, need: &mut Need, id: &ObjectId, offset: u64, len: u64, moved: bool) {
-        if len == 0 {
-            return;
-        }
-        let (first, end) = (offset / BLOCK_LEN, (offset + len).div_ceil(BLOCK_LEN));
-        let touched = end - first;
-        let direct = self.options.direct_len_min;
-        // Near the threshold the blocks may go either way; assume the worst of both.
-        let logged = if len >= direct + 2 * BLOCK_LEN { touched.min(2) } else { touched };
-        let in_place = match self.index.onode(id) {
-            Some(onode) if !moved && len + BLOCK_LEN <= direct => {
-                let mapped = onode.blocks.range(first, end);
-                mapped.filter(|(_, mapping)| !self.index.is_shared(mapping.device)).count() as u64
-            }
-            _ => 0,
+    /// Blocks of a write that can be overwritten where they are.
+    fn staying(&self, id: &ObjectId, offset: u64, len: u64) -> u64 {
+        let Some(onode) = self.index.onode(id) else {
+            return 0;
         };
-        let fresh = touched - in_place;
-        need.blocks += fresh;
-        need.data |= fresh > 0;
-        need.growth += 24 * fresh;
-        need.footprint += 32 + 24 * touched + logged * (BLOCK_LEN + log::SLOT_LEN as u64);
+        if len + BLOCK_LEN > self.options.direct_len_min {
+            return 0;
+        }
+        let mut count = 0;
+        let (first, end) = (offset / BLOCK_LEN, (offset + len).div_ceil(BLOCK_LEN));
+        self.index.for_mappings(onode.nid, first, end, |_, mapping| {
+            count += u64::from(!self.index.is_shared(mapping.device));
+        });
+        count
     }
 
     /// Records the operation and carries it out.
@@ -165,16 +207,17 @@ impl Core {
         self.index.onode(id).map_or(0, |onode| onode.size)
     }
 
-    fn apply(&mut self, op: Mutation) {
-        match &op {
+    fn apply(&mut self, op: &Mutation, placing: Placing) {
+        match op {
             Mutation::CreateCollection(coll) => self.emit(&LogOp::CreateCollection(*coll)),
             Mutation::RemoveCollection(coll) => self.emit(&LogOp::RemoveCollection(*coll)),
             Mutation::Touch(id) => self.touch(id),
-            Mutation::Write { id, offset, data } => self.write(id, *offset, data),
+            Mutation::Write { id, offset, data } => self.write(id, *offset, data, placing),
             Mutation::Zero { id, offset, len } => self.zero(id, *offset, *len),
             Mutation::Truncate { id, size } => self.truncate(id, *size),
+            // The first of them makes the object.
+            Mutation::SetXattrs { id, attrs } if attrs.is_empty() => self.touch(id),
             Mutation::SetXattrs { id, attrs } => {
-                self.touch(id);
                 for (name, value) in attrs {
                     self.emit(&LogOp::SetXattr { id, name, value });
                 }
@@ -182,8 +225,8 @@ impl Core {
             Mutation::SetOmapHeader { id, header } => {
                 self.emit(&LogOp::SetOmapHeader { id, header });
             }
+            Mutation::SetOmap { id, entries } if entries.is_empty() => self.touch(id),
             Mutation::SetOmap { id, entries } => {
-                self.touch(id);
                 for (key, value) in entries {
                     self.emit(&LogOp::SetOmap { id, key, value });
                 }
@@ -191,13 +234,16 @@ impl Core {
             Mutation::Clone { from, to } => {
                 if from != to {
                     self.emit(&LogOp::Clone { from, to });
-                    self.follow_awaits(from, to, true);
+                    if !self.awaits.is_empty() {
+                        let nid = |id: &ObjectId| self.index.onode(id).map_or(0, |onode| onode.nid);
+                        let (from, to) = (nid(from), nid(to));
+                        self.follow_awaits(from, to);
+                    }
                 }
             }
             Mutation::Rename { from, to } => {
                 if from != to {
                     self.emit(&LogOp::Rename { from, to });
-                    self.follow_awaits(from, to, false);
                 }
             }
             // What only takes away has nothing to say about a missing object.
@@ -229,7 +275,7 @@ impl Core {
         }
     }
 
-    fn write(&mut self, id: &ObjectId, offset: u64, data: &Bytes) {
+    fn write(&mut self, id: &ObjectId, offset: u64, data: &Bytes, placing: Placing) {
         if data.is_empty() {
             return self.touch(id);
         }
@@ -238,11 +284,15 @@ impl Core {
         let first = offset.div_ceil(BLOCK_LEN);
         // Past the object's end a block's rest is zeros: it can be padded.
         let last = if end >= size { end.div_ceil(BLOCK_LEN) } else { end / BLOCK_LEN };
-        if first < last && (last - first) * BLOCK_LEN >= self.options.direct_len_min {
+        let large = first < last && (last - first) * BLOCK_LEN >= self.options.direct_len_min;
+        if large || (first < last && placing == Placing::Fresh) {
             let head = (first * BLOCK_LEN - offset) as usize;
             let tail = data.len().min(head + ((last - first) * BLOCK_LEN) as usize);
             self.write_logged(id, offset, &data[..head]);
-            self.write_direct(id, first as u32, data.slice(head..tail));
+            match large {
+                true => self.write_direct(id, first as u32, data, head..tail),
+                false => self.write_gathered(id, first as u32, data, head..tail),
+            }
             self.write_logged(id, last * BLOCK_LEN, &data[tail..]);
         } else {
             self.write_logged(id, offset, data);
@@ -252,29 +302,54 @@ impl Core {
         }
     }
 
-    /// Whole blocks (the last one padded) to fresh places.
-    fn write_direct(&mut self, id: &ObjectId, first: u32, data: Bytes) {
-        let aligned = (data.as_ptr() as usize).is_multiple_of(ALIGNMENT) && data.len().is_multiple_of(BLOCK);
-        let data = if aligned { data } else { AlignedBuf::copy_of(&data).freeze() };
+    /// Whole blocks (the last one padded) to fresh places, at the batch's end.
+    fn write_gathered(&mut self, id: &ObjectId, first: u32, data: &Bytes, part: Range<usize>) {
+        let mut crcs = std::mem::take(&mut self.crcs);
         let mut block = first;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let want = (rest.len() / BLOCK).min(PINNED_MAX as usize) as u32;
-            let run = self.alloc.allocate(want, None).expect("space was checked before");
-            let piece = rest.split_to(run.count as usize * BLOCK);
-            let crcs: Vec<u32> = piece.chunks_exact(BLOCK).map(crc32c).collect();
+        let mut at = part.start;
+        while at < part.end {
+            let want = (part.end - at).div_ceil(BLOCK) as u32;
+            let run = self.alloc.allocate_next(want).expect("space was checked before");
+            let end = part.end.min(at + run.count as usize * BLOCK);
+            crcs.clear();
+            self.gather.push(run, data, at..end, &mut crcs);
             self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
-            let batch = self.open_batch();
-            batch.direct_writes += 1;
-            let purpose = Purpose::Direct { sequence: batch.sequence, run };
-            self.flying.insert(run.start, Flying { count: run.count, data: piece.clone() });
-            self.io.write(u64::from(run.start) * BLOCK_LEN, vec![piece], purpose);
             block += run.count;
+            at = end;
+            if self.gather.is_full() {
+                self.send_gathered();
+            }
         }
+        self.crcs = crcs;
+    }
+
+    /// The same, at once.
+    fn write_direct(&mut self, id: &ObjectId, first: u32, data: &Bytes, part: Range<usize>) {
+        let mut crcs = std::mem::take(&mut self.crcs);
+        let mut gather = Gather::new(self.buffers.clone());
+        let mut block = first;
+        let mut at = part.start;
+        while at < part.end {
+            let want = (part.end - at).div_ceil(BLOCK).min(PINNED_MAX as usize) as u32;
+            let run = self.alloc.allocate(want, None).expect("space was checked before");
+            let end = part.end.min(at + run.count as usize * BLOCK);
+            crcs.clear();
+            gather.push(run, data, at..end, &mut crcs);
+            self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
+            for (run, pieces) in gather.take() {
+                self.send_direct(run, pieces);
+            }
+            block += run.count;
+            at = end;
+        }
+        self.crcs = crcs;
     }
 
     /// Bytes that go into the record, block by block.
     fn write_logged(&mut self, id: &ObjectId, offset: u64, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
         let mut run: Option<(u32, u32)> = None;
         let mut crcs: Vec<u32> = Vec::new();
         let mut rest = data;
@@ -317,7 +392,8 @@ impl Core {
         size: u64,
         hint: Option<u32>,
     ) -> Mapping {
-        let current = self.index.onode(id).and_then(|onode| onode.blocks.get(block));
+        let onode = self.index.onode(id);
+        let current = onode.and_then(|onode| self.index.mapping(onode.nid, block));
         let target = match current {
             Some(mapping) if !self.index.is_shared(mapping.device) => mapping.device,
             _ => {
@@ -372,7 +448,8 @@ impl Core {
 
     /// Right after the block before, so that objects stay in one piece.
     fn neighbour(&self, id: &ObjectId, block: u32) -> Option<u32> {
-        let before = self.index.onode(id)?.blocks.get(block.checked_sub(1)?)?;
+        let nid = self.index.onode(id)?.nid;
+        let before = self.index.mapping(nid, block.checked_sub(1)?)?;
         Some(before.device + 1)
     }
 
@@ -404,7 +481,9 @@ impl Core {
     }
 
     fn await_base(&mut self, target: u32, source: u32, crc: u32, id: &ObjectId, block: u32) {
-        let owner = (id.clone(), block);
+        // An object that is still to be created gets the next number.
+        let nid = self.index.onode(id).map_or(self.index.next_nid, |onode| onode.nid);
+        let owner = (nid, block);
         if let Some(waits) = self.awaits.get_mut(&target) {
             if !waits.owners.contains(&owner) {
                 waits.owners.push(owner);
@@ -418,14 +497,12 @@ impl Core {
         self.awaits.insert(target, waits);
     }
 
-    /// Another name for blocks whose checksum is not known yet.
-    fn follow_awaits(&mut self, from: &ObjectId, to: &ObjectId, keep: bool) {
+    /// A clone has blocks whose checksum is not known yet.
+    fn follow_awaits(&mut self, from: Nid, to: Nid) {
         for waits in self.awaits.values_mut() {
-            let moved: Vec<u32> = waits.owners.iter().filter(|(id, _)| id == from).map(|(_, b)| *b).collect();
-            if !keep {
-                waits.owners.retain(|(id, _)| id != from);
-            }
-            waits.owners.extend(moved.into_iter().map(|block| (to.clone(), block)));
+            let copied: Vec<u32> =
+                waits.owners.iter().filter(|(nid, _)| *nid == from).map(|(_, b)| *b).collect();
+            waits.owners.extend(copied.into_iter().map(|block| (to, block)));
         }
     }
 
@@ -478,8 +555,8 @@ impl Core {
             }
         }
         if let Some(crc) = newest_crc {
-            for (id, block) in &waits.owners {
-                self.index.set_crc(id, *block, Mapping { device: target, crc });
+            for (nid, block) in &waits.owners {
+                self.index.set_crc(*nid, *block, Mapping { device: target, crc });
             }
         }
         for reader in waits.readers {
@@ -513,7 +590,8 @@ impl Core {
 
     fn zero_part(&mut self, id: &ObjectId, block: u64, from: usize, to: usize) {
         let block = block as u32;
-        let mapped = self.index.onode(id).is_some_and(|onode| onode.blocks.get(block).is_some());
+        let nid = self.index.onode(id).map(|onode| onode.nid);
+        let mapped = nid.is_some_and(|nid| self.index.mapping(nid, block).is_some());
         if !mapped {
             return;
         }
@@ -523,7 +601,11 @@ impl Core {
     }
 
     fn unmap(&mut self, id: &ObjectId, first: u64, end: u64) {
-        let any = self.index.onode(id).is_some_and(|onode| onode.blocks.range(first, end).next().is_some());
+        let Some(nid) = self.index.onode(id).map(|onode| onode.nid) else {
+            return;
+        };
+        let mut any = false;
+        self.index.for_mappings(nid, first, end, |_, _| any = true);
         if any {
             let (block, count) = (first as u32, (end - first) as u32);
             self.emit(&LogOp::Unmap { id, block, count });
@@ -546,6 +628,73 @@ impl Core {
             self.emit(&LogOp::SetSize { id, size });
         }
     }
+}
+
+impl Need {
+    /// Of a write: every block a fresh one, but for those at the ends that are partly
+    /// overwritten: the record has these, and they may need a fresh place nevertheless.
+    fn of_fresh(offset: u64, len: u64) -> Need {
+        if len == 0 {
+            return Need::default();
+        }
+        let end = offset + len;
+        let touched = end.div_ceil(BLOCK_LEN) - offset / BLOCK_LEN;
+        let cut = u64::from(!offset.is_multiple_of(BLOCK_LEN)) + u64::from(!end.is_multiple_of(BLOCK_LEN));
+        Need {
+            blocks: touched,
+            growth: 24 * touched,
+            footprint: 32 + 24 * touched + cut.min(touched) * (BLOCK_LEN + log::SLOT_LEN as u64),
+            data: true,
+        }
+    }
+}
+
+/// The most that a transaction takes when its whole blocks go to fresh places;
+/// without an index, whatever that may say.
+fn need_of(index: Option<&Index>, txn: &Transaction, carried: u64) -> Need {
+    let mut need = Need { footprint: BLOCK_LEN + carried, ..Need::default() };
+    let mut moved = index.is_none_or(Index::has_shared);
+    for op in &txn.ops {
+        match op {
+            Mutation::Write { offset, data, .. } => {
+                let write = Need::of_fresh(*offset, data.len() as u64);
+                need.blocks += write.blocks;
+                need.growth += write.growth + 128;
+                need.footprint = need.footprint + write.footprint - data.len() as u64;
+                need.data |= write.data;
+            }
+            Mutation::Zero { .. } | Mutation::Truncate { .. } => {
+                need.footprint += 2 * (BLOCK_LEN + log::SLOT_LEN as u64 + 32);
+                need.blocks += if moved { 2 } else { 0 };
+                moved = true;
+            }
+            Mutation::Remove(_) | Mutation::Rename { .. } => moved = true,
+            Mutation::Clone { from, .. } => {
+                moved = true;
+                let known = index.and_then(|index| index.onode(from));
+                need.growth += 256 + known.map_or(0, Onode::clone_len_max);
+            }
+            Mutation::CreateCollection(_) | Mutation::Touch(_) => need.growth += 128,
+            Mutation::SetXattrs { attrs, .. } => {
+                need.growth += 128;
+                for (name, value) in attrs {
+                    need.growth += 24 + (name.len() + value.len()) as u64;
+                }
+            }
+            Mutation::SetOmapHeader { header, .. } => need.growth += 128 + header.len() as u64,
+            Mutation::SetOmap { entries, .. } => {
+                need.growth += 128;
+                for (key, value) in entries {
+                    need.growth += 24 + (key.len() + value.len()) as u64;
+                    // The object's number and lengths, for each key.
+                    need.footprint += 16;
+                }
+            }
+            Mutation::RmOmap { keys, .. } => need.footprint += 16 * keys.len() as u64,
+            _ => (),
+        }
+    }
+    need
 }
 
 /// What the index keeps for a slot read back from the log.

@@ -6,12 +6,12 @@
 
 use crate::api::TxnId;
 use crate::buffers::{Buffer, Buffers};
+use crate::key_map::KeyMap;
 use crate::limits::BLOCK_LEN;
 use crate::log::{self, Header};
 use crate::ops::OpWriter;
 use base::crc32c;
 use bytes::Bytes;
-use std::collections::HashMap;
 
 const BLOCK: usize = BLOCK_LEN as usize;
 
@@ -31,7 +31,7 @@ pub(crate) struct Batch {
     pub(crate) sequence: u64,
     pub(crate) ops: OpWriter,
     pub(crate) slots: Vec<Slot>,
-    slot_of: HashMap<u32, u32>,
+    slot_of: KeyMap<u32, u32>,
     /// Of 1, 2, 4 and then 8 blocks, so that a small batch keeps little memory.
     buffers: Vec<Buffer>,
     pool: Buffers,
@@ -57,12 +57,13 @@ pub(crate) struct Record {
 }
 
 impl Batch {
-    pub(crate) fn new(sequence: u64, pool: Buffers) -> Batch {
+    /// `ops` is empty.
+    pub(crate) fn new(sequence: u64, pool: Buffers, ops: OpWriter) -> Batch {
         Batch {
             sequence,
-            ops: OpWriter::default(),
+            ops,
             slots: Vec::new(),
-            slot_of: HashMap::new(),
+            slot_of: KeyMap::default(),
             buffers: Vec::new(),
             pool,
             filled: 0,
@@ -179,6 +180,7 @@ impl Batch {
         {
             last.truncate(filled);
         }
+        batch.ops.out = meta;
         (Record { pieces, contents }, batch)
     }
 }

@@ -1,22 +1,24 @@
-//! The whole index as a stream of entries, cut into chained chunks.
+//! The index on the device: pages that changed, then a stream of entries that
+//! says where every page is, cut into chained chunks.
 //!
-//! Layout: docs/formats/store.md, "Checkpoint". The stream is taken from a
-//! snapshot that no later transaction changes. Must not know when to begin,
-//! nor what a checkpoint replaces.
+//! Layout: docs/formats/store.md, "Pages" and "Checkpoint". Both are taken from
+//! a snapshot that no later transaction changes. Must not know when to begin,
+//! nor how requests are paced.
 
-use crate::alloc::Run;
-use crate::api::{CollId, ObjectId};
-use crate::blocks::Mapping;
-use crate::index::{BlockSink, Collections, Index, Objects, Onode};
+use crate::alloc::{Allocator, Run};
+use crate::api::CollId;
+use crate::blocks::{Chunk as Stretch, Mapping};
+use crate::index::{Index, PageRef, Paged, Totals, TreeId};
+use crate::kinds::{Blocks, Nid, Objects, Omap, Shared};
 use crate::limits::BLOCK_LEN;
-use crate::ops::{LogOp, Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
+use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_varint};
+use crate::place::{self, Extents, Place};
 use crate::superblock::COPIES_MAX;
+use crate::tree::{Entries, Kind, PageId, Slot, Snapshot, Sums};
+use crate::used::{GROUP_BLOCKS, Used, Words, blocks_of};
 use base::crc32c;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
-use wire::types::HObject;
 
 pub(crate) const MAGIC: [u8; 8] = *b"LOLICKPT";
 pub(crate) const HEADER_LEN: usize = 64;
@@ -24,22 +26,18 @@ pub(crate) const HEADER_LEN: usize = 64;
 /// Blocks of a chunk; fewer where free space is in pieces.
 pub(crate) const CHUNK_BLOCKS: u32 = 16;
 
-/// No entry is longer; omap values are bounded well below.
-const ENTRY_LEN_MAX: u64 = 256 << 20;
+/// No entry is longer: names of pages are bounded.
+const ENTRY_LEN_MAX: u64 = 1 << 20;
 
-/// An entry of xattrs ends once it is longer than this.
-const XATTRS_LEN: usize = 64 << 10;
-
-/// Longest stretch of checksums in one entry.
-const CRCS_MAX: u32 = 4096;
+/// An entry of slots ends once it is longer than this.
+const DIRECTORY_LEN: usize = 16 << 10;
 
 mod tag {
     pub(super) const COLLECTION: u8 = 1;
-    pub(super) const OBJECT: u8 = 2;
-    pub(super) const XATTR: u8 = 3;
-    pub(super) const BLOCKS: u8 = 4;
-    pub(super) const OMAP: u8 = 5;
-    pub(super) const END: u8 = 6;
+    pub(super) const PAGES: u8 = 2;
+    pub(super) const USED: u8 = 3;
+    pub(super) const USED_FULL: u8 = 4;
+    pub(super) const END: u8 = 5;
 }
 
 /// Places of one chunk, one for each copy.
@@ -115,46 +113,177 @@ impl ChunkHeader {
     }
 }
 
-/// What of the current object comes next.
-enum Part {
-    Xattrs { after: Option<String> },
-    Blocks { from: u64 },
-    Omap { after: Option<Bytes> },
+/// The index as it was after some record.
+pub(crate) struct IndexSnapshot {
+    collections: Vec<(CollId, u64)>,
+    objects: Snapshot<Objects>,
+    blocks: Snapshot<Blocks>,
+    omap: Snapshot<Omap>,
+    shared: Snapshot<Shared>,
+    used: Used,
+    next_nid: Nid,
+    totals: Totals,
 }
 
-/// Turns a snapshot into entries, a piece at a time.
-pub(crate) struct Stream {
-    collections: Vec<(CollId, Objects)>,
-    at_collection: usize,
-    last_object: Option<Arc<HObject>>,
-    object: Option<(Arc<Onode>, Part)>,
-    started_collection: bool,
-    objects: u64,
-    ended: bool,
+impl IndexSnapshot {
+    pub(crate) fn take(index: &mut Index) -> IndexSnapshot {
+        IndexSnapshot {
+            collections: index.collections.iter().map(|(coll, count)| (*coll, *count)).collect(),
+            objects: index.objects.tree.snapshot(),
+            blocks: index.blocks.tree.snapshot(),
+            omap: index.omap.tree.snapshot(),
+            shared: index.shared.tree.snapshot(),
+            used: index.used.clone(),
+            next_nid: index.next_nid,
+            totals: index.totals,
+        }
+    }
+}
+
+/// Where the pages of a snapshot that changed have been put.
+#[derive(Default)]
+pub(crate) struct NewPlaces {
+    places: BTreeMap<PageRef, Place>,
+}
+
+/// Finds the pages that must be written, one after the other.
+pub(crate) struct PageWriter {
+    pub(crate) snapshot: IndexSnapshot,
     /// Checksums that were not known when the snapshot was taken, by device block.
     crcs: BTreeMap<u32, u32>,
+    tree: usize,
+    node: usize,
+    slot: usize,
+    pub(crate) new: NewPlaces,
+}
+
+/// A page as it goes to the device.
+pub(crate) struct Page {
+    pub(crate) id: PageRef,
+    pub(crate) content: Vec<u8>,
+}
+
+impl PageWriter {
+    pub(crate) fn new(snapshot: IndexSnapshot, crcs: BTreeMap<u32, u32>) -> PageWriter {
+        PageWriter { snapshot, crcs, tree: 0, node: 0, slot: 0, new: NewPlaces::default() }
+    }
+
+    pub(crate) fn next_page(&mut self) -> Option<Page> {
+        while let Some(tree) = TreeId::ALL.get(self.tree).copied() {
+            let snapshot = &self.snapshot;
+            let at = (&mut self.node, &mut self.slot);
+            let found = match tree {
+                TreeId::Objects => next_changed(&snapshot.objects, at, |_| None),
+                TreeId::Blocks => {
+                    let crcs = &self.crcs;
+                    next_changed(&snapshot.blocks, at, |chunk| with_crcs(chunk, crcs))
+                }
+                TreeId::Omap => next_changed(&snapshot.omap, at, |_| None),
+                TreeId::Shared => next_changed(&snapshot.shared, at, |_| None),
+            };
+            if let Some((page, content)) = found {
+                return Some(Page { id: PageRef { tree, page }, content });
+            }
+            (self.tree, self.node, self.slot) = (self.tree + 1, 0, 0);
+        }
+        None
+    }
+
+    pub(crate) fn placed(&mut self, page: PageRef, place: Place) {
+        self.new.places.insert(page, place);
+    }
+}
+
+/// The next page at or after a position that changed since the last snapshot.
+fn next_changed<T: Kind>(
+    snapshot: &Snapshot<T>,
+    (node_at, slot_at): (&mut usize, &mut usize),
+    replace: impl Fn(&T::Value) -> Option<T::Value>,
+) -> Option<(PageId, Vec<u8>)> {
+    while let Some(node) = snapshot.nodes.get(*node_at) {
+        if node.changed > snapshot.since {
+            while let Some(slot) = node.slots.get(*slot_at) {
+                *slot_at += 1;
+                if slot.changed > snapshot.since {
+                    let leaf = slot.leaf.as_ref().expect("a changed page is in memory");
+                    return Some((slot.page, encode_page::<T>(&leaf.entries, replace)));
+                }
+            }
+        }
+        (*node_at, *slot_at) = (*node_at + 1, 0);
+    }
+    None
+}
+
+fn with_crcs(chunk: &Stretch<Mapping>, crcs: &BTreeMap<u32, u32>) -> Option<Stretch<Mapping>> {
+    if crcs.is_empty() || !chunk.entries.iter().any(|mapping| crcs.contains_key(&mapping.device)) {
+        return None;
+    }
+    let mut chunk = chunk.clone();
+    for mapping in &mut chunk.entries {
+        mapping.crc = crcs.get(&mapping.device).copied().unwrap_or(mapping.crc);
+    }
+    Some(chunk)
+}
+
+fn encode_page<T: Kind>(
+    entries: &[(T::Key, T::Value)],
+    replace: impl Fn(&T::Value) -> Option<T::Value>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(BLOCK_LEN as usize);
+    put_varint(&mut out, entries.len() as u64);
+    for (key, value) in entries {
+        match replace(value) {
+            Some(value) => T::put(&mut out, key, &value),
+            None => T::put(&mut out, key, value),
+        }
+    }
+    out
+}
+
+/// A page's entries.
+pub(crate) fn decode_page<T: Kind>(content: Bytes, device_blocks: u32) -> Result<Entries<T>> {
+    let mut r = Reader::new(content);
+    let count = r.varint()?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        entries.push(T::read(&mut r, device_blocks)?);
+    }
+    match r.is_empty() {
+        true => Ok(entries),
+        false => Err(Nonsense("something follows a page's end")),
+    }
+}
+
+/// What comes next in the stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Collections(usize),
+    /// Tree, node, slot.
+    Pages(usize, usize, usize),
+    Used(usize),
+    End,
+    Ended,
+}
+
+/// Turns a snapshot whose pages are placed into the checkpoint's entries.
+pub(crate) struct Stream {
+    snapshot: IndexSnapshot,
+    pub(crate) new: NewPlaces,
+    part: Part,
 }
 
 impl Stream {
-    pub(crate) fn new(collections: Collections, crcs: BTreeMap<u32, u32>) -> Stream {
-        Stream {
-            collections: collections.into_iter().collect(),
-            at_collection: 0,
-            last_object: None,
-            object: None,
-            started_collection: false,
-            objects: 0,
-            ended: false,
-            crcs,
-        }
+    pub(crate) fn new(pages: PageWriter) -> Stream {
+        Stream { snapshot: pages.snapshot, new: pages.new, part: Part::Collections(0) }
     }
 
     /// Appends entries until `out` has `len` bytes or more, or all is said.
-    pub(crate) fn fill(&mut self, out: &mut Vec<u8>, len: usize) {
+    fn fill(&mut self, index: &Index, out: &mut Vec<u8>, len: usize) {
         let mut entry = Vec::new();
-        while out.len() < len && !self.ended {
+        while out.len() < len && !self.is_done() {
             entry.clear();
-            self.step(&mut entry);
+            self.part = self.step(index, &mut entry);
             if !entry.is_empty() {
                 put_bytes(out, &entry);
             }
@@ -162,104 +291,160 @@ impl Stream {
     }
 
     /// One entry, or none when it only moved on.
-    fn step(&mut self, entry: &mut Vec<u8>) {
-        if let Some((onode, part)) = self.object.take() {
-            let part = self.step_object(&onode, part, entry);
-            self.object = part.map(|part| (onode, part));
-            return;
-        }
-        let Some((coll, objects)) = self.collections.get(self.at_collection) else {
-            entry.push(tag::END);
-            put_varint(entry, self.objects);
-            self.ended = true;
-            return;
-        };
-        if !self.started_collection {
-            self.started_collection = true;
-            entry.push(tag::COLLECTION);
-            put_coll(entry, *coll);
-            return;
-        }
-        let from = match &self.last_object {
-            Some(last) => Bound::Excluded(&**last),
-            None => Bound::Unbounded,
-        };
-        let Some((name, onode)) = objects.iter_from::<HObject>(from).next() else {
-            self.at_collection += 1;
-            self.started_collection = false;
-            self.last_object = None;
-            return;
-        };
-        entry.push(tag::OBJECT);
-        put_object(entry, name);
-        put_varint(entry, onode.size);
-        put_bytes(entry, &onode.omap_header);
-        self.objects += 1;
-        self.object = Some((onode.clone(), Part::Xattrs { after: None }));
-        self.last_object = Some(name.clone());
-    }
-
-    fn step_object(&self, onode: &Onode, part: Part, entry: &mut Vec<u8>) -> Option<Part> {
-        match part {
-            Part::Xattrs { after } => {
-                let from = match &after {
-                    Some(name) => Bound::Excluded(name),
-                    None => Bound::Unbounded,
+    fn step(&self, index: &Index, entry: &mut Vec<u8>) -> Part {
+        let snapshot = &self.snapshot;
+        match self.part {
+            Part::Collections(at) => match snapshot.collections.get(at) {
+                Some((coll, count)) => {
+                    entry.push(tag::COLLECTION);
+                    put_coll(entry, *coll);
+                    put_varint(entry, *count);
+                    Part::Collections(at + 1)
+                }
+                None => Part::Pages(0, 0, 0),
+            },
+            Part::Pages(tree, node, slot) => {
+                let Some(id) = TreeId::ALL.get(tree).copied() else {
+                    return Part::Used(0);
                 };
-                for (name, value) in onode.xattrs.range::<String, _>((from, Bound::Unbounded)) {
-                    if entry.is_empty() {
-                        entry.push(tag::XATTR);
-                    }
-                    put_bytes(entry, name.as_bytes());
-                    put_bytes(entry, value);
-                    if entry.len() > XATTRS_LEN {
-                        return Some(Part::Xattrs { after: Some(name.clone()) });
+                let at = (node, slot);
+                let next = match id {
+                    TreeId::Objects => self.directory(id, &snapshot.objects, &index.objects, at, entry),
+                    TreeId::Blocks => self.directory(id, &snapshot.blocks, &index.blocks, at, entry),
+                    TreeId::Omap => self.directory(id, &snapshot.omap, &index.omap, at, entry),
+                    TreeId::Shared => self.directory(id, &snapshot.shared, &index.shared, at, entry),
+                };
+                match next {
+                    Some((node, slot)) => Part::Pages(tree, node, slot),
+                    None => Part::Pages(tree + 1, 0, 0),
+                }
+            }
+            Part::Used(group) => {
+                if group == snapshot.used.group_len() {
+                    return Part::End;
+                }
+                if let Some(words) = snapshot.used.group(group) {
+                    let full = words.iter().all(|word| *word == u64::MAX);
+                    entry.push(if full { tag::USED_FULL } else { tag::USED });
+                    put_varint(entry, group as u64);
+                    if !full {
+                        words.iter().for_each(|word| entry.extend_from_slice(&word.to_le_bytes()));
                     }
                 }
-                Some(Part::Blocks { from: 0 })
+                Part::Used(group + 1)
             }
-            Part::Blocks { from } => {
-                let mut blocks = onode.blocks.range(from, u64::from(u32::MAX)).peekable();
-                let Some((first, mapping)) = blocks.next() else {
-                    return Some(Part::Omap { after: None });
-                };
-                let mut crcs = vec![self.crc_of(mapping)];
-                while let Some((block, next)) = blocks.peek() {
-                    let count = crcs.len() as u32;
-                    if count == CRCS_MAX || *block != first + count || next.device != mapping.device + count {
-                        break;
-                    }
-                    crcs.push(self.crc_of(*next));
-                    blocks.next();
+            Part::End => {
+                entry.push(tag::END);
+                let Totals { objects, used, omap_keys, omap_len } = snapshot.totals;
+                for number in [snapshot.next_nid, objects, used, omap_keys, omap_len] {
+                    put_varint(entry, number);
                 }
-                entry.push(tag::BLOCKS);
-                put_varint(entry, u64::from(first));
-                put_varint(entry, u64::from(mapping.device));
-                put_varint(entry, crcs.len() as u64);
-                crcs.iter().for_each(|crc| entry.extend_from_slice(&crc.to_le_bytes()));
-                Some(Part::Blocks { from: u64::from(first) + crcs.len() as u64 })
+                Part::Ended
             }
-            Part::Omap { after } => {
-                let from = match &after {
-                    Some(key) => Bound::Excluded(key),
-                    None => Bound::Unbounded,
-                };
-                let (key, value) = onode.omap.iter_from::<Bytes>(from).next()?;
-                entry.push(tag::OMAP);
-                put_bytes(entry, key);
-                put_bytes(entry, value);
-                Some(Part::Omap { after: Some(key.clone()) })
-            }
+            Part::Ended => Part::Ended,
         }
     }
 
-    fn crc_of(&self, mapping: Mapping) -> u32 {
-        self.crcs.get(&mapping.device).copied().unwrap_or(mapping.crc)
+    /// An entry for some slots of a tree; where the next one begins.
+    fn directory<T: Kind>(
+        &self,
+        tree: TreeId,
+        snapshot: &Snapshot<T>,
+        paged: &Paged<T>,
+        (node, mut slot): (usize, usize),
+        entry: &mut Vec<u8>,
+    ) -> Option<(usize, usize)> {
+        let slots = &snapshot.nodes.get(node)?.slots;
+        entry.push(tag::PAGES);
+        entry.push(tree as u8);
+        while let Some(found) = slots.get(slot) {
+            if entry.len() > DIRECTORY_LEN {
+                return Some((node, slot));
+            }
+            slot += 1;
+            let id = PageRef { tree, page: found.page };
+            let place = self.new.places.get(&id).or_else(|| paged.place(found.page));
+            put_slot(entry, found, place.expect("every page of a snapshot has been placed"));
+        }
+        Some((node + 1, 0))
     }
 
     fn is_done(&self) -> bool {
-        self.ended
+        self.part == Part::Ended
     }
+}
+
+fn put_slot<T: Kind>(entry: &mut Vec<u8>, slot: &Slot<T>, place: &Place) {
+    T::put_key(entry, &slot.first);
+    put_varint(entry, u64::from(slot.sums.count));
+    put_varint(entry, u64::from(slot.sums.weight));
+    put_varint(entry, slot.sums.measure);
+    put_varint(entry, u64::from(place.len));
+    entry.extend_from_slice(&place.crc.to_le_bytes());
+    for copy in 0..COPIES_MAX {
+        let runs = place.copy_runs(copy);
+        put_varint(entry, runs.len() as u64);
+        for run in runs {
+            put_varint(entry, u64::from(run.start));
+            put_varint(entry, u64::from(run.count));
+        }
+    }
+}
+
+fn read_slot<T: Kind>(r: &mut Reader, device_blocks: u32) -> Result<(T::Key, Sums, Place)> {
+    let first = T::read_key(r)?;
+    let sums = Sums { count: r.narrow()?, weight: r.narrow()?, measure: r.varint()? };
+    let mut place = Place { len: r.narrow()?, crc: r.u32()?, copies: [const { None }; COPIES_MAX] };
+    let blocks = place.blocks();
+    for copy in 0..COPIES_MAX {
+        let count = r.varint()?;
+        if count > place::RUNS_MAX as u64 {
+            return Err(Nonsense("a page lies in too many pieces"));
+        }
+        let mut runs = Vec::new();
+        for _ in 0..count {
+            runs.push(r.run(device_blocks)?);
+        }
+        if !runs.is_empty() {
+            if runs.iter().map(|run| u64::from(run.count)).sum::<u64>() != u64::from(blocks) {
+                return Err(Nonsense("a page's length and its place do not fit"));
+            }
+            place.copies[copy] = Some(Extents::new(runs));
+        }
+    }
+    if place.runs().next().is_none() {
+        return Err(Nonsense("a page without a place"));
+    }
+    Ok((first, sums, place))
+}
+
+/// What the switch to a written checkpoint changes in the index. Returns the
+/// device runs that nothing refers to any more.
+pub(crate) fn adopt(index: &mut Index, stream: Stream) -> Vec<Run> {
+    let mut free = Vec::new();
+    for (id, place) in stream.new.places {
+        let old = match id.tree {
+            TreeId::Objects => index.objects.set_place(id.page, Some(place)),
+            TreeId::Blocks => index.blocks.set_place(id.page, Some(place)),
+            TreeId::Omap => index.omap.set_place(id.page, Some(place)),
+            TreeId::Shared => index.shared.set_place(id.page, Some(place)),
+        };
+        free.extend(old.iter().flat_map(Place::runs));
+    }
+    let IndexSnapshot { objects, blocks, omap, shared, .. } = stream.snapshot;
+    adopt_tree(&mut index.objects, objects, &mut free);
+    adopt_tree(&mut index.blocks, blocks, &mut free);
+    adopt_tree(&mut index.omap, omap, &mut free);
+    adopt_tree(&mut index.shared, shared, &mut free);
+    free
+}
+
+fn adopt_tree<T: Kind>(paged: &mut Paged<T>, snapshot: Snapshot<T>, free: &mut Vec<Run>) {
+    for page in &snapshot.dropped {
+        let old = paged.set_place(*page, None);
+        free.extend(old.iter().flat_map(Place::runs));
+    }
+    paged.tree.written(snapshot.generation, &snapshot.dropped);
 }
 
 /// One chunk, ready to be written to each of its places.
@@ -271,7 +456,7 @@ pub(crate) struct Chunk {
 
 /// Cuts the stream into chunks and finds room for them.
 pub(crate) struct ChunkWriter {
-    stream: Stream,
+    pub(crate) stream: Stream,
     buffered: Vec<u8>,
     generation: u64,
     index: u32,
@@ -307,9 +492,13 @@ impl ChunkWriter {
         })
     }
 
-    pub(crate) fn next_chunk(&mut self, mut place: impl FnMut() -> Option<Places>) -> Option<Chunk> {
+    pub(crate) fn next_chunk(
+        &mut self,
+        index: &Index,
+        mut place: impl FnMut() -> Option<Places>,
+    ) -> Option<Chunk> {
         let room = capacity(&self.places);
-        self.stream.fill(&mut self.buffered, room + 1);
+        self.stream.fill(index, &mut self.buffered, room + 1);
         let places = self.places;
         let mut next = [None; COPIES_MAX];
         let payload = if self.buffered.len() > room {
@@ -334,30 +523,23 @@ impl ChunkWriter {
     }
 }
 
-/// Rebuilds the index from a checkpoint's payloads, in order.
+/// Rebuilds the index from a checkpoint's payloads, in order. Its pages are not
+/// in memory then.
 #[derive(Default)]
 pub(crate) struct Loader {
     pending: BytesMut,
-    collection: Option<CollId>,
-    object: Option<ObjectId>,
-    objects: u64,
+    used: u64,
     ended: bool,
 }
 
 impl Loader {
-    pub(crate) fn feed(
-        &mut self,
-        payload: &[u8],
-        device_blocks: u32,
-        index: &mut Index,
-        sink: &mut impl BlockSink,
-    ) -> Result<()> {
+    pub(crate) fn feed(&mut self, payload: &[u8], index: &mut Index, alloc: &mut Allocator) -> Result<()> {
         self.pending.extend_from_slice(payload);
         while let Some(entry) = self.next_entry()? {
             if self.ended {
                 return Err(Nonsense("something follows the checkpoint's end"));
             }
-            self.load(entry, device_blocks, index, sink)?;
+            self.load(entry, index, alloc)?;
         }
         Ok(())
     }
@@ -392,66 +574,73 @@ impl Loader {
         Ok(None)
     }
 
-    fn load(
-        &mut self,
-        entry: Bytes,
-        device_blocks: u32,
-        index: &mut Index,
-        sink: &mut impl BlockSink,
-    ) -> Result<()> {
+    fn load(&mut self, entry: Bytes, index: &mut Index, alloc: &mut Allocator) -> Result<()> {
         let mut r = Reader::new(entry);
-        let tag = r.u8()?;
-        match tag {
+        match r.u8()? {
             tag::COLLECTION => {
-                let coll = r.coll()?;
-                self.collection = Some(coll);
-                self.object = None;
-                return index.apply(&LogOp::CreateCollection(coll), sink);
-            }
-            tag::OBJECT => {
-                let coll = self.collection.ok_or(Nonsense("an object outside any collection"))?;
-                let id = ObjectId { coll, object: r.object()? };
-                let (size, header) = (r.size()?, r.bytes()?);
-                index.apply(&LogOp::SetSize { id: &id, size }, sink)?;
-                if !header.is_empty() {
-                    index.apply(&LogOp::SetOmapHeader { id: &id, header: &header }, sink)?;
+                let (coll, count) = (r.coll()?, r.varint()?);
+                if index.collections.insert(coll, count).is_some() {
+                    return Err(Nonsense("a collection is there twice"));
                 }
-                self.objects += 1;
-                self.object = Some(id);
-                return Ok(());
+            }
+            tag::PAGES => {
+                let tree = r.u8()?;
+                let tree = TreeId::ALL.iter().find(|id| **id as u8 == tree);
+                while !r.is_empty() {
+                    match tree.ok_or(Nonsense("unknown kind of tree"))? {
+                        TreeId::Objects => load_slot(&mut r, &mut index.objects, alloc)?,
+                        TreeId::Blocks => load_slot(&mut r, &mut index.blocks, alloc)?,
+                        TreeId::Omap => load_slot(&mut r, &mut index.omap, alloc)?,
+                        TreeId::Shared => load_slot(&mut r, &mut index.shared, alloc)?,
+                    }
+                }
+            }
+            kind @ (tag::USED | tag::USED_FULL) => {
+                let group = r.narrow()?;
+                let mut words: Words = [u64::MAX; _];
+                if kind == tag::USED {
+                    for word in &mut words {
+                        *word = r.u64()?;
+                    }
+                }
+                if u64::from(group) * u64::from(GROUP_BLOCKS) >= u64::from(alloc.blocks()) {
+                    return Err(Nonsense("data lies past the device's end"));
+                }
+                for device in blocks_of(group, &words) {
+                    if device >= alloc.blocks() || !alloc.mark(device) {
+                        return Err(Nonsense("data lies where something else is"));
+                    }
+                    self.used += 1;
+                }
+                index.used.load(group, words);
             }
             tag::END => {
-                if r.varint()? != self.objects || self.objects != index.totals.objects {
-                    return Err(Nonsense("the checkpoint's object count does not match"));
+                index.next_nid = r.varint()?;
+                let (objects, used) = (r.varint()?, r.varint()?);
+                index.totals = Totals { objects, used, omap_keys: r.varint()?, omap_len: r.varint()? };
+                let counted = index.collections.values().try_fold(0u64, |sum, n| sum.checked_add(*n));
+                if used != self.used || counted != Some(objects) || index.next_nid == 0 {
+                    return Err(Nonsense("the checkpoint's counts do not match"));
                 }
                 self.ended = true;
-                return Ok(());
-            }
-            _ => (),
-        }
-        let id = self.object.as_ref().ok_or(Nonsense("an attribute without an object"))?;
-        match tag {
-            tag::XATTR => {
-                while !r.is_empty() {
-                    let (name, value) = (r.string()?, r.bytes()?);
-                    index.apply(&LogOp::SetXattr { id, name: &name, value: &value }, sink)?;
-                }
-            }
-            tag::BLOCKS => {
-                let block = r.block()?;
-                let run = r.run(device_blocks)?;
-                for i in 0..run.count {
-                    let mapping = Mapping { device: run.start + i, crc: r.u32()? };
-                    let block = block.checked_add(i).ok_or(Nonsense("a block is out of range"))?;
-                    index.load_map(id, block, mapping, sink)?;
-                }
-            }
-            tag::OMAP => {
-                let (key, value) = (r.bytes()?, r.bytes()?);
-                index.apply(&LogOp::SetOmap { id, key: &key, value: &value }, sink)?;
             }
             _ => return Err(Nonsense("unknown checkpoint entry")),
         }
-        Ok(())
+        match r.is_empty() {
+            true => Ok(()),
+            false => Err(Nonsense("something follows an entry's end")),
+        }
     }
+}
+
+fn load_slot<T: Kind>(r: &mut Reader, paged: &mut Paged<T>, alloc: &mut Allocator) -> Result<()> {
+    let (first, sums, place) = read_slot::<T>(r, alloc.blocks())?;
+    for run in place.runs() {
+        if !alloc.mark_run(run) {
+            return Err(Nonsense("a page lies where something else is"));
+        }
+    }
+    let page = paged.tree.push_absent(first, sums)?;
+    paged.set_place(page, Some(place));
+    Ok(())
 }

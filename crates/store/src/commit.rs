@@ -2,8 +2,9 @@
 //!
 //! The order, and what a power cut after each step leaves behind:
 //!
-//! 1. Data of large writes goes to fresh blocks, as it is queued. Nothing
-//!    refers to those blocks: lost or torn, they are free space.
+//! 1. Whole blocks go to fresh places: of large writes as they are queued, of
+//!    others when the batch is sealed, so that blocks side by side are one
+//!    request. Nothing refers to those places: lost or torn, they are free space.
 //! 2. The record is written, at the log's tail. Torn or lost: replay ends
 //!    before it. Whole, but data of step 1 lost: replay compares the data with
 //!    the checksums in the record and ends before it. Whole with its data: the
@@ -19,11 +20,17 @@
 use crate::alloc::Run;
 use crate::api::{StoreEvent, TxnId};
 use crate::batch::Batch;
-use crate::core::Core;
+use crate::core::{Core, Flying};
 use crate::engine::EngineError;
+use crate::gather::Pieces;
 use crate::io::Purpose;
+use crate::limits::BLOCK_LEN;
 use bytes::Bytes;
 use env::DiskError;
+
+/// Memory of issued records that the next ones use again: so many, none longer.
+const SPARE_OPS_MAX: usize = 2;
+const SPARE_OPS_LEN_MAX: usize = 256 << 10;
 
 /// A record on its way.
 pub(crate) struct Issued {
@@ -48,23 +55,50 @@ impl Core {
         }
         self.issue();
         self.pump();
+        if self.stalled.is_empty() {
+            self.index.evict(self.options.index_limit());
+        }
     }
 
     /// Closes the open batch. The index is now what it is after this record,
     /// so this is when a checkpoint can take its snapshot.
     pub(crate) fn seal(&mut self) {
         let position = self.sealed_position;
-        let batch = self.open_batch();
-        if batch.is_empty() {
+        if self.open_batch().is_empty() {
             return;
         }
+        self.send_gathered();
+        let batch = self.open_batch();
         let (sequence, len) = (batch.sequence, batch.record_len());
         batch.position = Some(position);
         self.sealed_position += len;
-        self.batches.push_back(Batch::new(sequence + 1, self.buffers.clone()));
-        if self.sealed_position - self.reclaim.last_snapshot_position > self.region.checkpoint_distance() {
+        let ops = self.spare_ops.pop().unwrap_or_default();
+        self.batches.push_back(Batch::new(sequence + 1, self.buffers.clone(), ops));
+        let distance = self.sealed_position - self.reclaim.last_snapshot_position;
+        // Pages that changed stay in memory until a checkpoint has written them.
+        let changed = self.index.dirty() > self.options.index_limit() / 4;
+        if distance > self.region.checkpoint_distance() || (changed && !self.reclaim.has_snapshot()) {
             self.take_snapshot();
         }
+    }
+
+    /// Sends the open batch's data to its places.
+    pub(crate) fn send_gathered(&mut self) {
+        if self.gather.is_empty() {
+            return;
+        }
+        for (run, pieces) in self.gather.take() {
+            self.send_direct(run, pieces);
+        }
+    }
+
+    /// Data that the open batch's record will refer to.
+    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces) {
+        let batch = self.open_batch();
+        batch.direct_writes += 1;
+        let purpose = Purpose::Direct { sequence: batch.sequence, run };
+        self.io.write(u64::from(run.start) * BLOCK_LEN, data.0.clone(), purpose);
+        self.flying.insert(run.start, Flying { count: run.count, data });
     }
 
     /// Hands sealed batches to the device, in order.
@@ -105,6 +139,11 @@ impl Core {
             }
         }
         self.issued.push_back(Issued { sequence, txns: batch.txns, writes, freed: batch.freed });
+        let mut ops = batch.ops;
+        if self.spare_ops.len() < SPARE_OPS_MAX && ops.out.capacity() <= SPARE_OPS_LEN_MAX {
+            ops.reset();
+            self.spare_ops.push(ops);
+        }
     }
 
     pub(crate) fn on_record_written(&mut self, sequence: u64, result: Result<Bytes, DiskError>) {
@@ -168,16 +207,19 @@ impl Core {
                 let ids = (first.0..=last.0).map(TxnId);
                 self.events.extend(ids.map(StoreEvent::Committed));
             }
-            self.release_freed(issued.freed);
+            // Newer than what lies in their places, but nobody's any more.
+            issued.freed.iter().for_each(|device| self.dirty.remove(*device));
+            let freed = self.reclaim.hold(issued.sequence, issued.freed);
+            self.release_freed(freed);
         }
         self.issue();
     }
 
-    fn release_freed(&mut self, mut freed: Vec<u32>) {
+    /// The release of these blocks is durable, and no snapshot is in the way.
+    pub(crate) fn release_freed(&mut self, mut freed: Vec<u32>) {
         freed.sort_unstable();
         let mut run: Option<Run> = None;
         for device in freed {
-            self.dirty.remove(device);
             match &mut run {
                 Some(run) if run.end() == device => run.count += 1,
                 _ => {

@@ -10,24 +10,31 @@ use crate::batch::Batch;
 use crate::buffers::Buffers;
 use crate::dirty::Dirty;
 use crate::engine::{EngineError, Options};
-use crate::index::{BlockSink, Index};
+use crate::gather::{Gather, Pieces};
+use crate::index::{BlockSink, Extent, Index};
 use crate::io::Io;
+use crate::key_map::KeyMap;
+use crate::kinds::Nid;
 use crate::limits::BLOCK_LEN;
 use crate::log::Region;
+use crate::ops::OpWriter;
+use crate::pager::Pager;
 use crate::pins::Pins;
 use crate::reads::{ReadOp, WaitingRead};
 use crate::reclaim::Reclaim;
+use crate::stalled::Stalled;
 use crate::superblock::Superblock;
+use crate::trim::Trim;
 use crate::{checkpoint, commit::Issued};
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) const BLOCK: usize = BLOCK_LEN as usize;
 
 /// Data on its way to its place, not in any log record.
 pub(crate) struct Flying {
     pub(crate) count: u32,
-    pub(crate) data: Bytes,
+    pub(crate) data: Pieces,
 }
 
 /// A block whose old content is being read, because part of it was overwritten.
@@ -36,7 +43,7 @@ pub(crate) struct Await {
     pub(crate) source: u32,
     pub(crate) source_crc: u32,
     /// Who maps the block and must learn its checksum.
-    pub(crate) owners: Vec<(crate::api::ObjectId, u32)>,
+    pub(crate) owners: Vec<(Nid, u32)>,
     /// Reads that need the block as it was when they came.
     pub(crate) readers: Vec<WaitingRead>,
 }
@@ -54,13 +61,19 @@ pub(crate) struct Core {
     pub(crate) chain: Vec<Run>,
     pub(crate) dirty: Dirty,
     pub(crate) flying: BTreeMap<u32, Flying>,
+    /// Data of the open batch for fresh places, not sent yet.
+    pub(crate) gather: Gather,
+    /// Memory for the checksums of one write.
+    pub(crate) crcs: Vec<u32>,
     pub(crate) pins: Pins,
     pub(crate) awaits: BTreeMap<u32, Await>,
     /// Free once nothing pins them; their release is durable.
     pub(crate) releasing: Vec<Run>,
+    pub(crate) trim: Trim,
 
     /// Oldest first, the last one open, the others sealed.
     pub(crate) batches: VecDeque<Batch>,
+    pub(crate) spare_ops: Vec<OpWriter>,
     /// On their way to the device.
     pub(crate) issued: VecDeque<Issued>,
     pub(crate) flush_in_flight: bool,
@@ -71,12 +84,13 @@ pub(crate) struct Core {
     pub(crate) sealed_position: u64,
     pub(crate) reclaim: Reclaim,
 
-    pub(crate) reads: HashMap<FetchId, ReadOp>,
+    pub(crate) pager: Pager,
+    pub(crate) stalled: Stalled,
+    pub(crate) reads: KeyMap<FetchId, ReadOp>,
     /// Answers for `fsck`.
     pub(crate) checks: Vec<(u32, env::DiskResult)>,
     pub(crate) events: VecDeque<StoreEvent>,
     pub(crate) next_txn: u64,
-    pub(crate) next_fetch: u64,
     pub(crate) transactions: u64,
     pub(crate) checksum_errors: u64,
     pub(crate) failed: Option<EngineError>,
@@ -127,17 +141,14 @@ impl Core {
         id
     }
 
-    pub(crate) fn fetch_id(&mut self) -> FetchId {
-        let id = FetchId(self.next_fetch);
-        self.next_fetch += 1;
-        id
-    }
-
-    /// Adjacent blocks that hold `device` while it is being written to its place.
+    /// A block that is on its way to a fresh place, or about to be.
     pub(crate) fn flying(&self, device: u32) -> Option<Bytes> {
-        let (start, flying) = self.flying.range(..=device).next_back()?;
-        let at = (device - start) as usize;
-        (device - start < flying.count).then(|| flying.data.slice(at * BLOCK..(at + 1) * BLOCK))
+        if let Some((start, flying)) = self.flying.range(..=device).next_back()
+            && device - start < flying.count
+        {
+            return flying.data.block(device - start);
+        }
+        self.gather.content(device)
     }
 
     /// Gives blocks back unless a request still touches them.
@@ -166,19 +177,22 @@ impl Core {
     }
 
     fn give_back(&mut self, run: Run) {
-        if self.options.discard && run.count >= self.options.discard_blocks_min {
-            self.io.discard(run);
-        } else {
-            self.alloc.release(run);
-        }
+        self.alloc.release(run);
+        self.trim.on_freed(run);
     }
 
-    /// Device blocks that a checkpoint of `len` bytes takes at most.
-    pub(crate) fn checkpoint_blocks(&self, len: u64) -> u64 {
+    /// Device blocks that the next checkpoint takes at most, should `growth`
+    /// bytes of metadata come before it.
+    pub(crate) fn checkpoint_blocks(&self, growth: u64) -> u64 {
+        let Extent { pages, pages_len, directory_len } = self.index.extent();
+        // Each page's last block may be mostly empty; new pages are half full at least.
+        let everything = (pages_len + 2 * growth) / BLOCK_LEN + pages + growth / 1024 + 4;
+        // More than fits into memory cannot have changed.
+        let changed = everything.min(2 * self.options.memory_limit as u64 / BLOCK_LEN + growth / 1024);
         // The worst chunk is one block with a header; the last one may be mostly empty.
         let payload = BLOCK_LEN - checkpoint::HEADER_LEN as u64;
-        let copies = self.options.checkpoint_copies as u64;
-        copies * (len / payload + 2 * u64::from(checkpoint::CHUNK_BLOCKS))
+        let chain = (directory_len + growth) / payload + 2 * u64::from(checkpoint::CHUNK_BLOCKS);
+        self.options.checkpoint_copies as u64 * (changed + chain)
     }
 
     /// Kept for deletes and metadata when data has filled the device.
@@ -188,7 +202,7 @@ impl Core {
 
     /// Blocks that data may still take.
     pub(crate) fn available_blocks(&self) -> u64 {
-        let checkpoint = self.checkpoint_blocks(self.index.totals.encoded_len_max());
+        let checkpoint = self.checkpoint_blocks(0);
         let reserve = 2 * checkpoint + self.metadata_reserve();
         self.alloc.free_blocks().saturating_sub(reserve)
     }
@@ -200,7 +214,9 @@ impl Core {
             return Ok(());
         }
         let free = self.alloc.free_blocks();
-        let next = self.checkpoint_blocks(self.index.totals.encoded_len_max() + growth);
+        let (promised, promised_growth) = self.stalled.promised();
+        let blocks = blocks + promised;
+        let next = self.checkpoint_blocks(growth + promised_growth);
         let reserve = if data {
             2 * next + self.metadata_reserve()
         } else {

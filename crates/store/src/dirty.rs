@@ -106,7 +106,10 @@ impl Dirty {
     }
 
     pub(crate) fn remove(&mut self, device: u32) {
-        self.blocks.remove(&device);
+        // Of a tree without entries, too, a removal costs something.
+        if !self.blocks.is_empty() {
+            self.blocks.remove(&device);
+        }
     }
 
     /// The record's buffers will not change any more.

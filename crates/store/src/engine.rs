@@ -13,15 +13,18 @@ use crate::api::{
     TxnId,
 };
 use crate::core::Core;
-use crate::index::Onode;
+use crate::index;
 use crate::io::Purpose;
+use crate::kinds::{OmapKey, Onode};
 use crate::limits::BLOCK_LEN;
+use crate::needs::{self, Needs};
 use crate::recovery::Opening;
 use crate::superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
 use bytes::Bytes;
 use env::{DiskError, DiskInfo, DiskRequest, DiskResult};
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wire::types::{HObject, OsdId, Uuid};
 
 /// How the engine behaves. Only `log_len` and `overwrite` matter to the format.
@@ -33,7 +36,7 @@ pub struct Options {
     pub overwrite: bool,
     /// Write nothing: no transactions, no new epoch.
     pub read_only: bool,
-    /// Whole blocks of a write go straight to their place from this length on.
+    /// Whole blocks of a write do not wait for the batch's end from this length on.
     pub direct_len_min: u64,
     /// Logged data in memory that starts writing it to its place.
     pub dirty_len_max: usize,
@@ -41,9 +44,14 @@ pub struct Options {
     pub pipeline_depth: usize,
     /// Copies of each checkpoint, 1 or 2.
     pub checkpoint_copies: usize,
-    /// Tell the device about freed runs of at least `discard_blocks_min` blocks.
+    /// Bytes that the store takes in memory, about: most of it for the index, whose
+    /// pages leave memory when there are more.
+    pub memory_limit: usize,
+    /// Tell the device about free space, in cells of `discard_blocks_min` blocks,
+    /// after so many commits in a row that had nothing to do; 0: at once.
     pub discard: bool,
     pub discard_blocks_min: u32,
+    pub discard_quiet_commits: u32,
 }
 
 impl Default for Options {
@@ -56,9 +64,19 @@ impl Default for Options {
             dirty_len_max: 16 << 20,
             pipeline_depth: 2,
             checkpoint_copies: 2,
+            memory_limit: 256 << 20,
             discard: false,
             discard_blocks_min: 256,
+            discard_quiet_commits: 16,
         }
+    }
+}
+
+impl Options {
+    /// Bytes of index pages in memory; the rest is for data on its way and for
+    /// what the index needs to find its pages.
+    pub(crate) fn index_limit(&self) -> usize {
+        self.memory_limit / 8 * 5
     }
 }
 
@@ -80,6 +98,11 @@ pub enum OpenError {
          version {known}: use a newer program"
     )]
     Newer { version: u32, incompat: u64, known: u32 },
+    #[error(
+        "the store has format version {version}, which this program no longer reads (it knows {known}): \
+         start it with the release that wrote it, or format it anew and let its replicas fill it"
+    )]
+    Older { version: u32, known: u32 },
     #[error("the store belongs to cluster {found}, not to {expected}: check the device's path")]
     OtherCluster { found: Uuid, expected: Uuid },
     #[error("the store belongs to osd.{found}, not to osd.{expected}: check the device's path")]
@@ -109,6 +132,15 @@ pub enum EngineError {
     Superblock { error: DiskError },
     #[error("no room for a checkpoint, although it was reserved")]
     NoRoomForCheckpoint,
+    #[error(
+        "no copy of a page of the index ({tree}) is intact, one of them at device offset {offset}: \
+         restore the OSD from its replicas"
+    )]
+    PageLost { tree: String, offset: u64 },
+    #[error("a page of the index at device offset {offset} makes no sense: {what}")]
+    PageNonsense { offset: u64, what: &'static str },
+    #[error("a transaction that waited for metadata turned out to be impossible: {error}")]
+    Refused { error: StoreError },
 }
 
 impl EngineError {
@@ -187,7 +219,10 @@ impl Engine {
     pub fn poll_disk(&mut self) -> Option<DiskRequest> {
         match &mut self.state {
             State::Opening(opening) => opening.io.poll(),
-            State::Open(core) => core.io.poll(),
+            State::Open(core) => {
+                core.grant_wishes();
+                core.io.poll()
+            }
             State::Refused(_) => None,
         }
     }
@@ -207,6 +242,7 @@ impl Engine {
     /// The end of a batch of events: sends what was queued to the device.
     pub fn commit(&mut self) {
         if let State::Open(core) = &mut self.state {
+            core.note_quiet();
             core.commit();
         }
     }
@@ -218,6 +254,7 @@ impl Engine {
             && core.failed.is_none()
             && !core.options.read_only
         {
+            core.stop_trimming();
             core.seal();
             if core.sealed_position != core.reclaim.last_snapshot_position {
                 core.take_snapshot();
@@ -230,7 +267,11 @@ impl Engine {
     /// Nothing queued, nothing in flight, no work in the background.
     pub fn is_idle(&self) -> bool {
         self.core().is_none_or(|core| {
-            core.io.is_idle() && core.reclaim.is_idle() && core.batches.iter().all(|b| b.is_empty())
+            core.io.is_idle()
+                && core.reclaim.is_idle()
+                && core.pager.is_idle()
+                && core.stalled.is_empty()
+                && core.batches.iter().all(|b| b.is_empty())
         })
     }
 
@@ -251,6 +292,43 @@ impl Engine {
         })
     }
 
+    /// Where an object's data lies: (offset, length, device offset), ascending,
+    /// adjacent ones joined where they are adjacent on the device. The last one
+    /// may reach past the object's end, to the end of its block. Errors as for
+    /// [`ObjectStore::data_extents`].
+    pub fn device_extents(&self, id: &ObjectId) -> Result<Vec<(u64, u64, u64)>, StoreError> {
+        let (core, onode) = self.onode(id)?;
+        let wanted = needs::of_read(&core.index, onode.nid, 0, index::ALL_BLOCKS);
+        if !wanted.is_empty() {
+            return Err(core.pager.pending(wanted));
+        }
+        let mut found: Vec<(u64, u64, u64)> = Vec::new();
+        core.index.for_mappings(onode.nid, 0, index::ALL_BLOCKS, |block, mapping| {
+            let (offset, device) = (u64::from(block) * BLOCK_LEN, u64::from(mapping.device) * BLOCK_LEN);
+            match found.last_mut() {
+                Some((start, len, place)) if *start + *len == offset && *place + *len == device => {
+                    *len += BLOCK_LEN;
+                }
+                _ => found.push((offset, BLOCK_LEN, device)),
+            }
+        });
+        Ok(found)
+    }
+
+    /// Where the block with this byte of an object lies on the device. `None`
+    /// for a hole, and as long as its content is newer than what lies there.
+    /// For tests that damage devices.
+    pub fn device_offset(&self, id: &ObjectId, offset: u64) -> Option<u64> {
+        let (core, onode) = self.onode(id).ok()?;
+        let block = offset / BLOCK_LEN;
+        if !needs::of_read(&core.index, onode.nid, block, block + 1).is_empty() {
+            return None;
+        }
+        let mapping = core.index.mapping(onode.nid, u32::try_from(block).ok()?)?;
+        let newer = core.dirty.get(mapping.device).is_some() || core.flying(mapping.device).is_some();
+        (!newer).then_some(u64::from(mapping.device) * BLOCK_LEN)
+    }
+
     pub(crate) fn core(&self) -> Option<&Core> {
         match &self.state {
             State::Open(core) => Some(core),
@@ -265,12 +343,33 @@ impl Engine {
         }
     }
 
-    fn onode(&self, id: &ObjectId) -> Result<&Onode, StoreError> {
+    fn onode(&self, id: &ObjectId) -> Result<(&Core, &Onode), StoreError> {
         let core = self.core().ok_or(StoreError::Stopped)?;
-        if !core.index.collections.contains_key(&id.coll) {
+        Ok((core, core.onode(id)?))
+    }
+}
+
+impl Core {
+    /// With every queued transaction.
+    fn has_collection(&self, coll: CollId) -> bool {
+        self.stalled.collection(coll).unwrap_or_else(|| self.index.collections.contains_key(&coll))
+    }
+
+    /// The object's onode, when it and all that is queued for it are in memory.
+    pub(crate) fn onode(&self, id: &ObjectId) -> Result<&Onode, StoreError> {
+        if self.failed.is_some() {
+            return Err(StoreError::Stopped);
+        }
+        if self.stalled.touches(id) {
+            return Err(self.pager.pending_behind());
+        }
+        if !self.has_collection(id.coll) {
             return Err(StoreError::NoCollection(id.coll));
         }
-        core.index.onode(id).ok_or(StoreError::NoObject)
+        if let Some(wanted) = Needs::of_name(&self.index, id) {
+            return Err(self.pager.pending(vec![wanted]));
+        }
+        self.index.onode(id).ok_or(StoreError::NoObject)
     }
 }
 
@@ -288,10 +387,10 @@ impl Core {
             Purpose::Writeback { run, sequences } => {
                 self.on_writeback(token, run, &sequences, result);
             }
-            Purpose::Chunk => self.on_chunk_written(result),
+            Purpose::Checkpoint => self.on_checkpoint_written(result),
+            Purpose::Page { id, part } => self.on_page(id, part, result),
             Purpose::Switch => self.on_switch_step(result),
-            // A refused hint is no harm.
-            Purpose::Discard { run } => self.alloc.release(run),
+            Purpose::Discard { run } => self.on_discarded(run),
             Purpose::Check { part } => self.checks.push((part, result)),
             Purpose::Open { .. } => (),
         }
@@ -302,10 +401,10 @@ impl Core {
 impl ObjectStore for Engine {
     fn stat(&self, id: &ObjectId) -> Result<Option<ObjectStat>, StoreError> {
         match self.onode(id) {
-            Ok(onode) => Ok(Some(ObjectStat {
+            Ok((_, onode)) => Ok(Some(ObjectStat {
                 size: onode.size,
-                allocated: onode.blocks.len() * BLOCK_LEN,
-                omap_keys: onode.omap.len() as u64,
+                allocated: onode.mapped * BLOCK_LEN,
+                omap_keys: onode.omap_keys,
             })),
             Err(StoreError::NoObject) => Ok(None),
             Err(error) => Err(error),
@@ -313,19 +412,24 @@ impl ObjectStore for Engine {
     }
 
     fn xattr(&self, id: &ObjectId, name: &str) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.onode(id)?.xattrs.get(name).cloned())
+        Ok(self.onode(id)?.1.xattrs.get(name).cloned())
     }
 
     fn xattrs(&self, id: &ObjectId) -> Result<BTreeMap<String, Bytes>, StoreError> {
-        Ok(self.onode(id)?.xattrs.clone())
+        Ok(self.onode(id)?.1.xattrs.clone())
     }
 
     fn omap_header(&self, id: &ObjectId) -> Result<Bytes, StoreError> {
-        Ok(self.onode(id)?.omap_header.clone())
+        Ok(self.onode(id)?.1.omap_header.clone())
     }
 
     fn omap_get(&self, id: &ObjectId, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.onode(id)?.omap.get(key).cloned())
+        let (core, onode) = self.onode(id)?;
+        let by = index::entry(onode.nid, key);
+        if let Some(slot) = core.index.omap.tree.absent(&by) {
+            return Err(core.pager.pending(vec![slot.into()]));
+        }
+        Ok(core.index.omap.tree.get(onode.nid, by).map(|(_, value)| value.clone()))
     }
 
     fn omap_list(
@@ -335,49 +439,98 @@ impl ObjectStore for Engine {
         prefix: &[u8],
         max: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
+        let (core, onode) = self.onode(id)?;
+        let mut found = Vec::new();
+        if max == 0 || onode.omap_keys == 0 {
+            return Ok(found);
+        }
+        let nid = onode.nid;
+        let (start, skip) = match after {
+            Some(after) if after >= prefix => (after, true),
+            _ => (prefix, false),
         };
-        let found = self.onode(id)?.omap.iter_from(start);
-        Ok(found
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .take(max)
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect())
+        let absent = core.index.omap.tree.walk(index::entries(nid, start, None), |key, value| {
+            if skip && key.nid == nid && key.key == start {
+                return true;
+            }
+            if key.nid != nid || !key.key.starts_with(prefix) {
+                return false;
+            }
+            found.push((key.key.clone(), value.clone()));
+            found.len() < max
+        });
+        // Where a page begins behind what was asked for, nothing is missing.
+        let behind = |first: &OmapKey| {
+            first.nid > nid || (first.nid == nid && first.key[..] > *prefix && !first.key.starts_with(prefix))
+        };
+        match absent {
+            Some(slot) if !behind(&slot.first) => Err(core.pager.pending(vec![slot.into()])),
+            _ => Ok(found),
+        }
     }
 
     fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
-        let onode = self.onode(id)?;
+        let (core, onode) = self.onode(id)?;
         let end = offset.saturating_add(len).min(onode.size);
         let mut found: Vec<(u64, u64)> = Vec::new();
         if offset >= end {
             return Ok(found);
         }
-        for (block, _) in onode.blocks.range(offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN)) {
+        let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
+        let wanted = needs::of_read(&core.index, onode.nid, first, last);
+        if !wanted.is_empty() {
+            return Err(core.pager.pending(wanted));
+        }
+        core.index.for_mappings(onode.nid, first, last, |block, _| {
             let start = u64::from(block) * BLOCK_LEN;
             let (from, to) = (start.max(offset), (start + BLOCK_LEN).min(end));
             match found.last_mut() {
                 Some((start, len)) if *start + *len == from => *len = to - *start,
                 _ => found.push((from, to - from)),
             }
-        }
+        });
         Ok(found)
     }
 
     fn collections(&self) -> Vec<CollId> {
-        self.core().map_or_else(Vec::new, |core| core.index.collections.keys().copied().collect())
+        let Some(core) = self.core() else {
+            return Vec::new();
+        };
+        let mut found: BTreeSet<CollId> = core.index.collections.keys().copied().collect();
+        for (coll, exists) in core.stalled.collections() {
+            match exists {
+                true => found.insert(coll),
+                false => found.remove(&coll),
+            };
+        }
+        found.into_iter().collect()
     }
 
     fn has_collection(&self, coll: CollId) -> bool {
-        self.core().is_some_and(|core| core.index.collections.contains_key(&coll))
+        self.core().is_some_and(|core| core.has_collection(coll))
     }
 
     fn list(&self, coll: CollId, start: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
         let core = self.core().ok_or(StoreError::Stopped)?;
-        let objects = core.index.collections.get(&coll).ok_or(StoreError::NoCollection(coll))?;
-        let found = objects.iter_from(Bound::Included(start));
-        Ok(found.take(max).map(|(name, _)| HObject::clone(name)).collect())
+        if core.stalled.touches_collection(coll) {
+            return Err(core.pager.pending_behind());
+        }
+        if !core.has_collection(coll) {
+            return Err(StoreError::NoCollection(coll));
+        }
+        let mut found: Vec<HObject> = Vec::new();
+        let from = |id: &Arc<ObjectId>| (id.coll, &id.object).cmp(&(coll, start)).then(Ordering::Greater);
+        let absent = core.index.objects.tree.walk(from, |id, _| {
+            if id.coll != coll || found.len() == max {
+                return false;
+            }
+            found.push(id.object.clone());
+            found.len() < max
+        });
+        match absent {
+            Some(slot) if slot.first.coll <= coll => Err(core.pager.pending(vec![slot.into()])),
+            _ => Ok(found),
+        }
     }
 
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
@@ -398,13 +551,13 @@ impl ObjectStore for Engine {
         };
         let totals = &core.index.totals;
         let io = core.io.counters;
-        let chain: u64 = core.chain.iter().map(|run| u64::from(run.count)).sum();
+        let taken = u64::from(core.alloc.blocks()) - core.alloc.free_blocks();
         StoreStats {
             total: core.superblock.device_len,
             available: core.available_blocks() * BLOCK_LEN,
             data: totals.used * BLOCK_LEN,
             omap: totals.omap_len,
-            internal: core.superblock.log_len + (chain + 2) * BLOCK_LEN,
+            internal: taken.saturating_sub(totals.used) * BLOCK_LEN,
             objects: totals.objects,
             device_writes: io.writes,
             device_write_bytes: io.write_bytes,
@@ -413,6 +566,8 @@ impl ObjectStore for Engine {
             flushes: io.flushes,
             transactions: core.transactions,
             checksum_errors: core.checksum_errors,
+            metadata_reads: core.pager.reads,
+            metadata_memory: core.index.memory() as u64,
         }
     }
 }

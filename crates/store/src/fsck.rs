@@ -1,24 +1,32 @@
 //! Checks a whole store: both superblocks, every copy of every checkpoint
-//! chunk, the log (by opening), every block of every object against its
-//! checksum, and every reference to a device block.
+//! chunk and of every index page, the log (by opening), every block of every
+//! object against its checksum, and every reference to a device block.
 //!
 //! Calling order as for the engine: take requests, hand back results, until
 //! [`Fsck::report`] answers. Open the engine with `read_only` to leave the
 //! device as it is.
 
 use crate::alloc::Run;
-use crate::api::{CollId, FetchId, ObjectId, ObjectStore, StoreEvent};
+use crate::api::{CollId, FetchId, ObjectId, ObjectStore, StoreError, StoreEvent};
 use crate::checkpoint::ChunkHeader;
 use crate::engine::Engine;
+use crate::index::{ALL_BLOCKS, Paged, TreeId};
 use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
+use crate::place::Place;
 use crate::superblock::{COPIES_MAX, Superblock};
+use crate::tree::Kind;
+use crate::{needs, pager};
+use bytes::Bytes;
 use env::{DiskRequest, DiskResult};
 use std::collections::{BTreeMap, VecDeque};
 use wire::types::HObject;
 
 /// Reads of object data at once.
 const READS_MAX: usize = 8;
+
+/// Page copies read at once.
+const PAGES_MAX: usize = 16;
 
 /// Bytes of one read.
 const READ_LEN: u64 = 1 << 20;
@@ -35,6 +43,7 @@ pub struct FsckReport {
     pub omap_keys: u64,
     pub shared_blocks: u64,
     pub checkpoint_chunks: u64,
+    pub pages: u64,
     pub problems_found: u64,
     /// One line each; at most 1000.
     pub problems: Vec<String>,
@@ -43,8 +52,18 @@ pub struct FsckReport {
 enum Stage {
     Superblocks { answered: usize },
     Chain { index: u32, places: [Option<Run>; COPIES_MAX], asked: usize, answered: usize },
+    Pages,
     Objects,
     Done,
+}
+
+/// One copy of an index page, on its way.
+struct PageCopy {
+    tree: TreeId,
+    place: Place,
+    copy: usize,
+    parts: Vec<Option<Bytes>>,
+    failed: bool,
 }
 
 pub struct Fsck {
@@ -52,8 +71,15 @@ pub struct Fsck {
     stage: Stage,
     /// Of the chunk being checked: where the next one is.
     next: Option<[Option<Run>; COPIES_MAX]>,
+    /// Page copies to be read, and those asked for; requests by number.
+    copies: VecDeque<(TreeId, Place, usize)>,
+    reading: BTreeMap<u32, PageCopy>,
+    requests: BTreeMap<u32, (u32, usize)>,
+    next_request: u32,
     collections: VecDeque<CollId>,
     after: Option<HObject>,
+    /// Metadata that is being loaded.
+    waiting: Option<FetchId>,
     /// Reads to be made of the current object.
     ranges: VecDeque<(ObjectId, u64, u64)>,
     reads: BTreeMap<FetchId, u64>,
@@ -71,8 +97,13 @@ impl Fsck {
             stage: Stage::Superblocks { answered: 0 },
             next: None,
             report: FsckReport { collections: collections.len() as u64, ..FsckReport::default() },
+            copies: VecDeque::new(),
+            reading: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            next_request: 0,
             collections: collections.into(),
             after: None,
+            waiting: None,
             ranges: VecDeque::new(),
             reads: BTreeMap::new(),
             references: Vec::new(),
@@ -107,6 +138,11 @@ impl Fsck {
         matches!(self.stage, Stage::Done).then_some(&self.report)
     }
 
+    /// What has been counted and found up to now.
+    pub fn so_far(&self) -> &FsckReport {
+        &self.report
+    }
+
     /// The engine, to go on with.
     pub fn into_engine(self) -> Engine {
         self.engine
@@ -125,12 +161,78 @@ impl Fsck {
             match self.stage {
                 Stage::Superblocks { .. } => self.on_superblock(part, result),
                 Stage::Chain { .. } => self.on_chunk(part, result),
+                Stage::Pages => self.on_page(part, result),
                 Stage::Objects | Stage::Done => (),
             }
         }
-        self.take_reads();
+        if let Some(error) = self.engine.fatal_error().cloned() {
+            self.problem(format!("the check ends here: {error}"));
+            self.stage = Stage::Done;
+        }
+        self.take_events();
+        if matches!(self.stage, Stage::Pages) {
+            self.read_pages();
+        }
         if matches!(self.stage, Stage::Objects) {
             self.read_objects();
+        }
+    }
+
+    // ---- pages
+
+    fn begin_pages(&mut self) {
+        self.stage = Stage::Pages;
+        let Some(core) = self.engine.core() else { return };
+        let index = &core.index;
+        let mut found = VecDeque::new();
+        copies_of(TreeId::Objects, &index.objects, &mut found);
+        copies_of(TreeId::Blocks, &index.blocks, &mut found);
+        copies_of(TreeId::Omap, &index.omap, &mut found);
+        copies_of(TreeId::Shared, &index.shared, &mut found);
+        self.copies = found;
+    }
+
+    fn read_pages(&mut self) {
+        while self.reading.len() < PAGES_MAX
+            && let Some((tree, place, copy)) = self.copies.pop_front()
+            && let Some(core) = self.engine.core_mut()
+        {
+            let runs = place.copy_runs(copy);
+            let id = self.next_request;
+            for (i, run) in runs.iter().enumerate() {
+                let part = self.next_request;
+                self.next_request = self.next_request.wrapping_add(1);
+                self.requests.insert(part, (id, i));
+                let len = run.count * BLOCK_LEN as u32;
+                core.io.read(u64::from(run.start) * BLOCK_LEN, len, Purpose::Check { part });
+            }
+            let parts = vec![None; runs.len()];
+            self.reading.insert(id, PageCopy { tree, place, copy, parts, failed: false });
+        }
+        if self.reading.is_empty() && self.copies.is_empty() {
+            self.stage = Stage::Objects;
+        }
+    }
+
+    fn on_page(&mut self, part: u32, result: DiskResult) {
+        let Some((id, at)) = self.requests.remove(&part) else { return };
+        let Some(page) = self.reading.get_mut(&id) else { return };
+        page.failed |= result.is_err();
+        page.parts[at] = Some(result.unwrap_or_default());
+        if page.parts.iter().any(Option::is_none) {
+            return;
+        }
+        let Some(mut page) = self.reading.remove(&id) else { return };
+        self.report.pages += 1;
+        let content = pager::joined(&mut page.parts);
+        if page.failed || !page.place.check(&content) {
+            let first = page.place.copy_runs(page.copy).first().map_or(0, |run| run.start);
+            self.problem(format!(
+                "an index page ({:?}), copy {}, at device offset {} is damaged",
+                page.tree,
+                page.copy,
+                u64::from(first) * BLOCK_LEN
+            ));
         }
     }
 
@@ -166,7 +268,7 @@ impl Fsck {
         }
         self.next = None;
         self.stage = match asked {
-            0 => Stage::Objects,
+            0 => return self.begin_pages(),
             _ => Stage::Chain { index, places, asked, answered: 0 },
         };
     }
@@ -197,12 +299,18 @@ impl Fsck {
         }
     }
 
+    // ---- objects
+
     fn read_objects(&mut self) {
         loop {
-            while self.reads.len() < READS_MAX {
+            while self.reads.len() < READS_MAX && self.waiting.is_none() {
                 if let Some((id, offset, len)) = self.ranges.pop_front() {
                     match self.engine.read(&id, offset, len) {
                         Ok(fetch) => drop(self.reads.insert(fetch, len)),
+                        Err(StoreError::Pending(load)) => {
+                            self.waiting = Some(load);
+                            self.ranges.push_front((id, offset, len));
+                        }
                         Err(error) => self.problem(error.to_string()),
                     }
                 } else if !self.next_object() {
@@ -210,8 +318,8 @@ impl Fsck {
                 }
             }
             // Data still in the log is answered without a request.
-            self.take_reads();
-            if !self.reads.is_empty() {
+            self.take_events();
+            if !self.reads.is_empty() || self.waiting.is_some() {
                 return;
             }
             if self.collections.is_empty() && self.ranges.is_empty() {
@@ -222,55 +330,92 @@ impl Fsck {
         }
     }
 
-    fn take_reads(&mut self) {
+    fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
-            if let StoreEvent::Read { id, result } = event
-                && let Some(len) = self.reads.remove(&id)
-            {
-                match result {
-                    Ok(_) => self.report.data += len,
-                    Err(error) => self.problem(error.to_string()),
+            match event {
+                StoreEvent::Read { id, result } => {
+                    let Some(len) = self.reads.remove(&id) else { continue };
+                    match result {
+                        Ok(_) => self.report.data += len,
+                        Err(error) => self.problem(error.to_string()),
+                    }
                 }
+                StoreEvent::Loaded(id) if self.waiting == Some(id) => self.waiting = None,
+                StoreEvent::Loaded(_) | StoreEvent::Committed(_) => (),
             }
         }
     }
 
-    /// Takes up the next object; false when there is none.
+    /// Takes up the next object; false when there is none, or it must be waited for.
     fn next_object(&mut self) -> bool {
         let Some(coll) = self.collections.front().copied() else { return false };
-        let Some(core) = self.engine.core() else { return false };
-        let Some(objects) = core.index.collections.get(&coll) else { return false };
-        let from = match &self.after {
-            Some(after) => std::ops::Bound::Excluded(after),
-            None => std::ops::Bound::Unbounded,
+        match self.look_at_object(coll) {
+            Ok(true) => (),
+            Ok(false) => {
+                self.collections.pop_front();
+                self.after = None;
+            }
+            Err(StoreError::Pending(load)) => {
+                self.waiting = Some(load);
+                return false;
+            }
+            Err(error) => {
+                self.problem(error.to_string());
+                self.collections.pop_front();
+            }
+        }
+        true
+    }
+
+    /// The object after the last one; false when there is none.
+    fn look_at_object(&mut self, coll: CollId) -> Result<bool, StoreError> {
+        let start = self.after.clone().unwrap_or_default();
+        let found = self.engine.list(coll, &start, 2)?;
+        let Some(object) = found.into_iter().find(|object| self.after.as_ref() != Some(object)) else {
+            return Ok(false);
         };
-        let Some((name, onode)) = objects.iter_from::<HObject>(from).next() else {
-            self.collections.pop_front();
-            self.after = None;
-            return true;
-        };
-        let id = ObjectId { coll, object: HObject::clone(name) };
+        let id = ObjectId { coll, object };
+        let ranges = self.engine.data_extents(&id, 0, u64::MAX)?;
+        let Some(core) = self.engine.core() else { return Ok(false) };
+        let onode = core.onode(&id)?;
+        let (nid, size, mapped) = (onode.nid, onode.size, onode.mapped);
+        let omap_keys = onode.omap_keys;
+        let wanted = needs::of_read(&core.index, nid, 0, ALL_BLOCKS);
+        if !wanted.is_empty() {
+            return Err(core.pager.pending(wanted));
+        }
+        // Only now: until here the object may be taken up again.
         self.report.objects += 1;
-        self.report.omap_keys += onode.omap.len() as u64;
-        let mut past_end = false;
-        for (block, mapping) in onode.blocks.iter() {
+        self.report.omap_keys += omap_keys;
+        let (mut past_end, mut counted) = (false, 0);
+        core.index.for_mappings(nid, 0, ALL_BLOCKS, |block, mapping| {
             if let Some(count) = self.references.get_mut(mapping.device as usize) {
                 *count = count.saturating_add(1);
             }
-            past_end |= u64::from(block) * BLOCK_LEN >= onode.size;
-        }
+            past_end |= u64::from(block) * BLOCK_LEN >= size;
+            counted += 1;
+        });
         if past_end {
-            self.problem(format!("{:?} has blocks past its end", id.object));
+            self.problem(format!("{} has blocks past its end", id.object));
         }
-        for (offset, len) in self.engine.data_extents(&id, 0, u64::MAX).unwrap_or_default() {
+        if counted != mapped {
+            self.problem(format!("{:?} has {counted} blocks, {mapped} are counted", id.object));
+        }
+        for (offset, len) in ranges {
             for start in (offset..offset + len).step_by(READ_LEN as usize) {
                 let len = READ_LEN.min(offset + len - start);
                 self.ranges.push_back((id.clone(), start, len));
             }
         }
+        // Not before: what was loaded for this object should last until it is done.
+        if let Some(core) = self.engine.core_mut() {
+            core.index.evict(core.options.index_limit());
+        }
         self.after = Some(id.object);
-        true
+        Ok(true)
     }
+
+    // ---- references
 
     fn check_references(&mut self) {
         let Some(core) = self.engine.core() else { return };
@@ -283,7 +428,7 @@ impl Fsck {
             shared += u64::from(*count > 1);
             let offset = u64::from(device) * BLOCK_LEN;
             let this = Run { start: device, count: 1 };
-            if !core.alloc.is_used(device) {
+            if !core.index.used.is_set(device) || !core.alloc.is_used(device) {
                 problems.push(format!("device offset {offset} is in use and counts as free"));
             }
             if core.chain.iter().chain(&reserved).any(|run| run.overlaps(this)) {
@@ -298,7 +443,21 @@ impl Fsck {
         if counted != used {
             problems.push(format!("{used} device blocks are in use, {counted} are counted"));
         }
+        let objects = core.index.totals.objects;
+        if objects != self.report.objects {
+            problems.push(format!("there are {} objects, {objects} are counted", self.report.objects));
+        }
         self.report.shared_blocks = shared;
         problems.into_iter().for_each(|line| self.problem(line));
+    }
+}
+
+fn copies_of<T: Kind>(tree: TreeId, paged: &Paged<T>, found: &mut VecDeque<(TreeId, Place, usize)>) {
+    for place in paged.tree.slots().filter_map(|slot| paged.place(slot.page)) {
+        for copy in 0..COPIES_MAX {
+            if place.copies[copy].is_some() {
+                found.push_back((tree, place.clone(), copy));
+            }
+        }
     }
 }

@@ -1,41 +1,24 @@
-//! Every collection, object and attribute, in memory.
+//! Every collection, object and attribute.
 //!
-//! It changes only by [`LogOp`]s, in the live path and in replay alike, so the
-//! two cannot drift apart. Must not know the device, the log or free space:
-//! blocks that lose their last reference are handed to a [`BlockSink`].
+//! Four trees of pages ([`crate::kinds`]), of which some are in memory. The index
+//! changes only by [`LogOp`]s, in the live path and in replay alike, so the
+//! two cannot drift apart; the pages an operation needs are loaded before
+//! ([`crate::needs`]). References of shared blocks stay in memory: blocks
+//! that a transaction is about to be given cannot be known before. Must not know the device, the log or free space: blocks
+//! that lose their last reference are handed to a [`BlockSink`].
 
 use crate::api::{CollId, ObjectId};
-use crate::blocks::{BlockMap, Mapping};
+use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
 use crate::check::Existing;
-use crate::cow::CowMap;
+use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared, token_of};
 use crate::ops::{LogOp, Nonsense, Result};
+use crate::place::Place;
+use crate::tree::{Kind, PageId, Slot, Tree};
+use crate::used::Used;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::HObject;
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Onode {
-    pub(crate) size: u64,
-    pub(crate) blocks: BlockMap,
-    pub(crate) xattrs: BTreeMap<String, Bytes>,
-    pub(crate) omap_header: Bytes,
-    pub(crate) omap: CowMap<Bytes, Bytes>,
-}
-
-impl Onode {
-    /// An upper bound of what a checkpoint of it takes.
-    pub(crate) fn encoded_len_max(&self) -> u64 {
-        let xattrs = self.xattrs.iter().map(|(k, v)| 24 + entry_len(k.as_bytes(), v));
-        let omap = self.omap.iter().map(|(k, v)| 24 + entry_len(k, v));
-        let attributes = xattrs.sum::<u64>() + omap.sum::<u64>() + self.omap_header.len() as u64;
-        96 + self.blocks.len() * 24 + attributes
-    }
-}
-
-pub(crate) type Objects = CowMap<Arc<HObject>, Arc<Onode>>;
-pub(crate) type Collections = BTreeMap<CollId, Objects>;
 
 /// Learns which device blocks come into use and which go out of it.
 pub(crate) trait BlockSink {
@@ -43,53 +26,160 @@ pub(crate) trait BlockSink {
     fn used(&mut self, device: u32) -> bool;
     /// The last reference is gone.
     fn freed(&mut self, device: u32);
-    /// Whether object data may be there at all.
-    fn allows(&self, _device: u32) -> bool {
-        true
-    }
 }
 
-/// Sums over the index, kept as it changes.
+/// Sums over the index, kept as it changes. They come from checkpoints, which a
+/// fault could make lie: going below zero must not end the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) objects: u64,
-    pub(crate) name_len: u64,
-    /// Mapped blocks, shared ones counted for each object.
-    pub(crate) mapped: u64,
     /// Device blocks in use.
     pub(crate) used: u64,
     pub(crate) omap_keys: u64,
     /// Keys, values and headers.
     pub(crate) omap_len: u64,
-    pub(crate) xattrs: u64,
-    pub(crate) xattr_len: u64,
 }
 
-impl Totals {
-    /// An upper bound of what a checkpoint of it takes, without its own overhead.
-    pub(crate) fn encoded_len_max(&self) -> u64 {
-        self.objects * 96
-            + self.name_len
-            + self.mapped * 24
-            + self.omap_keys * 24
-            + self.omap_len
-            + self.xattrs * 24
-            + self.xattr_len
-            + 4096
+/// See [`Index::extent`]. Lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) pages: u64,
+    pub(crate) pages_len: u64,
+    pub(crate) directory_len: u64,
+}
+
+/// Of a slot in the directory, beside its first key: sums, checksum, and two
+/// copies in a few runs each.
+const SLOT_LEN: u64 = 128;
+
+/// A tree, and where its pages lie.
+pub(crate) struct Paged<T: Kind> {
+    pub(crate) tree: Tree<T>,
+    /// By page number; none before a checkpoint has written it.
+    places: Vec<Option<Place>>,
+}
+
+impl<T: Kind> Default for Paged<T> {
+    fn default() -> Self {
+        Paged { tree: Tree::default(), places: Vec::new() }
     }
 }
 
-#[derive(Default)]
+impl<T: Kind> Paged<T> {
+    pub(crate) fn place(&self, page: PageId) -> Option<&Place> {
+        self.places.get(page.0 as usize)?.as_ref()
+    }
+
+    /// Returns the place it had.
+    pub(crate) fn set_place(&mut self, page: PageId, place: Option<Place>) -> Option<Place> {
+        let at = page.0 as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, None);
+        }
+        std::mem::replace(&mut self.places[at], place)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum TreeId {
+    Objects,
+    Blocks,
+    Omap,
+    Shared,
+}
+
+impl TreeId {
+    pub(crate) const ALL: [TreeId; 4] = [TreeId::Objects, TreeId::Blocks, TreeId::Omap, TreeId::Shared];
+}
+
+/// A page by its tree and number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PageRef {
+    pub(crate) tree: TreeId,
+    pub(crate) page: PageId,
+}
+
+/// A page that is not in memory, and where in its tree it belongs.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) page: PageId,
+    pub(crate) first: First,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum First {
+    Objects(Arc<ObjectId>),
+    Blocks((Nid, u32)),
+    Omap(OmapKey),
+    Shared(u32),
+}
+
+impl Wanted {
+    pub(crate) fn id(&self) -> PageRef {
+        let tree = match self.first {
+            First::Objects(_) => TreeId::Objects,
+            First::Blocks(_) => TreeId::Blocks,
+            First::Omap(_) => TreeId::Omap,
+            First::Shared(_) => TreeId::Shared,
+        };
+        PageRef { tree, page: self.page }
+    }
+}
+
+impl From<&Slot<Objects>> for Wanted {
+    fn from(slot: &Slot<Objects>) -> Wanted {
+        Wanted { page: slot.page, first: First::Objects(slot.first.clone()) }
+    }
+}
+
+impl From<&Slot<Blocks>> for Wanted {
+    fn from(slot: &Slot<Blocks>) -> Wanted {
+        Wanted { page: slot.page, first: First::Blocks(slot.first) }
+    }
+}
+
+impl From<&Slot<Omap>> for Wanted {
+    fn from(slot: &Slot<Omap>) -> Wanted {
+        Wanted { page: slot.page, first: First::Omap(slot.first.clone()) }
+    }
+}
+
+impl From<&Slot<Shared>> for Wanted {
+    fn from(slot: &Slot<Shared>) -> Wanted {
+        Wanted { page: slot.page, first: First::Shared(slot.first) }
+    }
+}
+
 pub(crate) struct Index {
-    pub(crate) collections: Collections,
-    /// References beyond the first, of device blocks that clones share.
-    extra_refs: HashMap<u32, u32>,
+    /// With the number of objects in each.
+    pub(crate) collections: BTreeMap<CollId, u64>,
+    pub(crate) objects: Paged<Objects>,
+    pub(crate) blocks: Paged<Blocks>,
+    pub(crate) omap: Paged<Omap>,
+    pub(crate) shared: Paged<Shared>,
+    pub(crate) used: Used,
+    pub(crate) next_nid: Nid,
     pub(crate) totals: Totals,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Index {
+            collections: BTreeMap::new(),
+            objects: Paged::default(),
+            blocks: Paged::default(),
+            omap: Paged::default(),
+            shared: Paged::default(),
+            used: Used::default(),
+            next_nid: 1,
+            totals: Totals::default(),
+        }
+    }
 }
 
 impl Existing for Index {
     fn collection_len(&self, coll: CollId) -> Option<u64> {
-        self.collections.get(&coll).map(|objects| objects.len() as u64)
+        self.collections.get(&coll).copied()
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
@@ -97,66 +187,247 @@ impl Existing for Index {
     }
 }
 
-fn name_len(object: &HObject) -> u64 {
-    (object.nspace.len() + object.key.len() + object.name.len()) as u64
-}
-
 fn entry_len(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
+/// Orders keys against one object's name.
+pub(crate) fn named(id: &ObjectId) -> impl Fn(&Arc<ObjectId>) -> Ordering {
+    move |key| (**key).cmp(id)
+}
+
+/// Orders keys against one omap entry.
+pub(crate) fn entry(nid: Nid, key: &[u8]) -> impl Fn(&OmapKey) -> Ordering {
+    move |other| other.nid.cmp(&nid).then_with(|| other.key[..].cmp(key))
+}
+
+/// All omap entries of an object with keys in a range; `None`: to the last.
+pub(crate) fn entries<'a>(
+    nid: Nid,
+    start: &'a [u8],
+    end: Option<&'a [u8]>,
+) -> impl Fn(&OmapKey) -> Ordering + 'a {
+    move |other| {
+        other.nid.cmp(&nid).then_with(|| match end {
+            _ if other.key[..] < *start => Ordering::Less,
+            Some(end) if other.key[..] >= *end => Ordering::Greater,
+            _ => Ordering::Equal,
+        })
+    }
+}
+
+/// The stretches of an object that hold some of its blocks `first..end`.
+pub(crate) fn stretches(nid: Nid, first: u64, end: u64) -> impl Fn(&(Nid, u32)) -> Ordering {
+    let (first, last) = (first / u64::from(CHUNK_BLOCKS), end.div_ceil(u64::from(CHUNK_BLOCKS)));
+    move |(other, chunk)| {
+        other.cmp(&nid).then_with(|| match u64::from(*chunk) {
+            chunk if chunk < first => Ordering::Less,
+            chunk if chunk >= last => Ordering::Greater,
+            _ => Ordering::Equal,
+        })
+    }
+}
+
+pub(crate) const ALL_BLOCKS: u64 = crate::blocks::OBJECT_BLOCKS_MAX;
+
 impl Index {
     pub(crate) fn onode(&self, id: &ObjectId) -> Option<&Onode> {
-        self.collections.get(&id.coll)?.get(&id.object).map(|onode| &**onode)
+        self.objects.tree.get(token_of(id), named(id)).map(|(_, onode)| &**onode)
     }
 
     /// With the name as the index holds it, for a reader that outlives this call.
-    pub(crate) fn entry(&self, id: &ObjectId) -> Option<(&Arc<HObject>, &Arc<Onode>)> {
-        self.collections.get(&id.coll)?.get_entry(&id.object)
+    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&(Arc<ObjectId>, Arc<Onode>)> {
+        self.objects.tree.get(token_of(id), named(id))
+    }
+
+    pub(crate) fn mapping(&self, nid: Nid, block: u32) -> Option<Mapping> {
+        let key = (nid, block / CHUNK_BLOCKS);
+        let (_, chunk) = self.blocks.tree.get(nid, |other| other.cmp(&key))?;
+        chunk.get(block % CHUNK_BLOCKS)
+    }
+
+    /// Mapped blocks in `first..end`, ascending.
+    pub(crate) fn for_mappings(&self, nid: Nid, first: u64, end: u64, mut visit: impl FnMut(u32, Mapping)) {
+        let by = stretches(nid, first, end);
+        let absent = self.blocks.tree.walk(&by, |key, chunk| {
+            if by(key) != Ordering::Equal {
+                return false;
+            }
+            let base = key.1 * CHUNK_BLOCKS;
+            for (bit, mapping) in chunk.iter() {
+                let block = base + bit;
+                if (first..end).contains(&u64::from(block)) {
+                    visit(block, mapping);
+                }
+            }
+            true
+        });
+        // The walk may end at a page behind the range.
+        assert!(
+            absent.is_none_or(|slot| by(&slot.first) == Ordering::Greater),
+            "a block page was not loaded"
+        );
+    }
+
+    pub(crate) fn mappings(&self, nid: Nid, first: u64, end: u64) -> Vec<(u32, Mapping)> {
+        let mut found = Vec::new();
+        self.for_mappings(nid, first, end, |block, mapping| found.push((block, mapping)));
+        found
     }
 
     pub(crate) fn is_shared(&self, device: u32) -> bool {
-        !self.extra_refs.is_empty() && self.extra_refs.contains_key(&device)
+        !self.shared.tree.is_empty() && self.extra_refs(device) > 0
+    }
+
+    fn extra_refs(&self, device: u32) -> u32 {
+        let key = device / CHUNK_BLOCKS;
+        let chunk = self.shared.tree.get(u64::from(key), |other| other.cmp(&key));
+        chunk.and_then(|(_, chunk)| chunk.get(device % CHUNK_BLOCKS)).unwrap_or(0)
     }
 
     pub(crate) fn refs(&self, device: u32) -> u32 {
-        1 + self.extra_refs.get(&device).copied().unwrap_or(0)
+        1 + self.extra_refs(device)
     }
 
     pub(crate) fn has_shared(&self) -> bool {
-        !self.extra_refs.is_empty()
+        !self.shared.tree.is_empty()
     }
 
-    fn onode_mut(&mut self, id: &ObjectId) -> Option<&mut Onode> {
-        self.collections.get_mut(&id.coll)?.get_mut(&id.object).map(Arc::make_mut)
+    /// Bytes of pages in memory.
+    pub(crate) fn memory(&self) -> usize {
+        let Index { objects, blocks, omap, shared, .. } = self;
+        objects.tree.memory() + blocks.tree.memory() + omap.tree.memory() + shared.tree.memory()
     }
 
-    fn onode_or_new(&mut self, id: &ObjectId) -> Result<&mut Onode> {
-        let objects = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
-        let totals = &mut self.totals;
-        let onode = objects.get_or_insert(&id.object, || {
-            totals.objects += 1;
-            totals.name_len += name_len(&id.object);
-            (Arc::new(id.object.clone()), Arc::new(Onode::default()))
-        });
-        Ok(Arc::make_mut(onode))
+    /// Bytes of pages that the next checkpoint must write.
+    pub(crate) fn dirty(&self) -> usize {
+        let Index { objects, blocks, omap, shared, .. } = self;
+        objects.tree.dirty() + blocks.tree.dirty() + omap.tree.dirty() + shared.tree.dirty()
+    }
+
+    /// Whether nothing has to be loaded, whatever is asked.
+    pub(crate) fn is_loaded(&self) -> bool {
+        let Index { objects, blocks, omap, .. } = self;
+        objects.tree.is_loaded() && blocks.tree.is_loaded() && omap.tree.is_loaded()
+    }
+
+    /// Upper bounds of what pages and their directory take on the device.
+    pub(crate) fn extent(&self) -> Extent {
+        let Index { objects, blocks, omap, shared, .. } = self;
+        let trees = [
+            (objects.tree.len(), objects.tree.weight(), objects.tree.names()),
+            (blocks.tree.len(), blocks.tree.weight(), blocks.tree.names()),
+            (omap.tree.len(), omap.tree.weight(), omap.tree.names()),
+            (shared.tree.len(), shared.tree.weight(), shared.tree.names()),
+        ];
+        let pages = trees.iter().map(|(count, ..)| *count as u64).sum();
+        let names: u64 = trees.iter().map(|(.., names)| names).sum();
+        let groups = self.used.group_len() as u64;
+        Extent {
+            pages,
+            pages_len: trees.iter().map(|(_, weight, _)| weight).sum(),
+            directory_len: names
+                + pages * SLOT_LEN
+                + groups * 520
+                + self.collections.len() as u64 * 32
+                + 4096,
+        }
+    }
+
+    /// Every page that is not in memory.
+    pub(crate) fn absent(&self) -> Vec<Wanted> {
+        fn of<T: Kind>(tree: &Tree<T>) -> impl Iterator<Item = Wanted>
+        where
+            Wanted: for<'s> From<&'s Slot<T>>,
+        {
+            tree.slots().filter(|slot| slot.leaf.is_none()).map(Wanted::from)
+        }
+        let Index { objects, blocks, omap, shared, .. } = self;
+        of(&objects.tree).chain(of(&blocks.tree)).chain(of(&omap.tree)).chain(of(&shared.tree)).collect()
+    }
+
+    /// Lets go of pages not needed lately until memory is at most `limit`, if it can.
+    pub(crate) fn evict(&mut self, limit: usize) {
+        for _ in 0..4 {
+            let memory = self.memory();
+            if memory <= limit {
+                return;
+            }
+            // From each tree according to its size.
+            let excess = memory - limit;
+            let part = |of: usize| (excess as u128 * of as u128 / memory as u128) as usize + 1;
+            let Index { objects, blocks, omap, .. } = self;
+            let freed = objects.tree.evict(part(objects.tree.memory()))
+                + blocks.tree.evict(part(blocks.tree.memory()))
+                + omap.tree.evict(part(omap.tree.memory()));
+            if freed == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Changes the onode of an object that may be new.
+    fn with_onode<R>(&mut self, id: &ObjectId, change: impl FnOnce(&mut Onode) -> R) -> Result<R> {
+        let mut change = Some(change);
+        let mut run = |onode: &mut Arc<Onode>| change.take().map(|change| change(Arc::make_mut(onode)));
+        if let Some(result) = self.objects.tree.update(token_of(id), named(id), &mut run) {
+            return result.ok_or(Nonsense("an object is there twice"));
+        }
+        let count = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
+        *count += 1;
+        self.totals.objects += 1;
+        let mut onode = Arc::new(Onode { nid: self.next_nid, ..Onode::default() });
+        self.next_nid += 1;
+        let result = run(&mut onode);
+        self.objects.tree.insert(Arc::new(id.clone()), onode);
+        result.ok_or(Nonsense("an object is there twice"))
+    }
+
+    fn nid(&self, id: &ObjectId) -> Option<Nid> {
+        self.onode(id).map(|onode| onode.nid)
+    }
+
+    fn nid_or_new(&mut self, id: &ObjectId) -> Result<Nid> {
+        match self.nid(id) {
+            Some(nid) => Ok(nid),
+            None => self.with_onode(id, |onode| onode.nid),
+        }
     }
 
     fn add_ref(&mut self, device: u32) {
-        *self.extra_refs.entry(device).or_insert(0) += 1;
+        let (key, bit) = (device / CHUNK_BLOCKS, device % CHUNK_BLOCKS);
+        let add = |chunk: &mut Chunk<u32>| {
+            let extra = chunk.get(bit).unwrap_or(0);
+            chunk.set(bit, extra + 1);
+        };
+        if self.shared.tree.update(u64::from(key), |other| other.cmp(&key), add).is_none() {
+            let mut chunk = Chunk::default();
+            add(&mut chunk);
+            self.shared.tree.insert(key, chunk);
+        }
     }
 
     fn drop_ref(&mut self, device: u32, sink: &mut impl BlockSink) {
-        if !self.extra_refs.is_empty()
-            && let Some(extra) = self.extra_refs.get_mut(&device)
-        {
-            *extra -= 1;
-            if *extra == 0 {
-                self.extra_refs.remove(&device);
+        if self.is_shared(device) {
+            let (key, bit) = (device / CHUNK_BLOCKS, device % CHUNK_BLOCKS);
+            let empty = self.shared.tree.update(
+                u64::from(key),
+                |other| other.cmp(&key),
+                |chunk| {
+                    match chunk.get(bit) {
+                        Some(extra) if extra > 1 => drop(chunk.set(bit, extra - 1)),
+                        _ => drop(chunk.remove(bit)),
+                    }
+                    chunk.is_empty()
+                },
+            );
+            if empty == Some(true) {
+                self.shared.tree.remove(u64::from(key), |other| other.cmp(&key));
             }
             return;
         }
-        self.totals.used -= 1;
+        self.totals.used = self.totals.used.saturating_sub(1);
+        self.used.clear(device);
         sink.freed(device);
     }
 
@@ -168,129 +439,133 @@ impl Index {
         crcs: &[u32],
         sink: &mut impl BlockSink,
     ) -> Result<()> {
+        let nid = self.nid_or_new(id)?;
         let mut replaced = Vec::new();
-        let onode = self.onode_or_new(id)?;
-        let (mut added, mut fresh) = (0, 0);
+        let mut added = 0;
         let mut clash = false;
-        for (i, crc) in crcs.iter().enumerate() {
-            let mapping = Mapping { device: device + i as u32, crc: *crc };
-            match onode.blocks.set(first + i as u32, mapping) {
-                Some(old) if old.device == mapping.device => continue,
-                Some(old) => replaced.push(old.device),
-                None => added += 1,
+        let mut at = 0;
+        while at < crcs.len() {
+            let block = first + at as u32;
+            let key = (nid, block / CHUNK_BLOCKS);
+            let bit = block % CHUNK_BLOCKS;
+            let count = (crcs.len() - at).min((CHUNK_BLOCKS - bit) as usize);
+            let (used, totals) = (&mut self.used, &mut self.totals);
+            let mut set = |chunk: &mut Chunk<Mapping>| {
+                for i in 0..count {
+                    let mapping = Mapping { device: device + (at + i) as u32, crc: crcs[at + i] };
+                    match chunk.set(bit + i as u32, mapping) {
+                        Some(old) if old.device == mapping.device => continue,
+                        Some(old) => replaced.push(old.device),
+                        None => added += 1,
+                    }
+                    totals.used += 1;
+                    clash |= !sink.used(mapping.device);
+                    clash |= !used.set(mapping.device);
+                }
+            };
+            if self.blocks.tree.update(nid, |other| other.cmp(&key), &mut set).is_none() {
+                let mut chunk = Chunk::default();
+                set(&mut chunk);
+                self.blocks.tree.insert(key, chunk);
             }
-            fresh += 1;
-            clash |= !sink.used(mapping.device);
+            at += count;
         }
-        self.totals.mapped += added;
-        self.totals.used += fresh;
         for old in replaced {
             self.drop_ref(old, sink);
         }
         if clash {
             return Err(Nonsense("a mapped block belongs to something else"));
         }
+        if added > 0 {
+            self.with_onode(id, |onode| onode.mapped += added)?;
+        }
         Ok(())
     }
 
-    fn unmap(&mut self, id: &ObjectId, first: u32, count: u32, sink: &mut impl BlockSink) {
+    fn unmap(&mut self, id: &ObjectId, first: u32, count: u32, sink: &mut impl BlockSink) -> Result<()> {
         let (start, end) = (u64::from(first), u64::from(first) + u64::from(count));
-        let Some(onode) = self.onode_mut(id) else {
-            return;
+        let Some(nid) = self.nid(id) else {
+            return Ok(());
         };
-        let gone: Vec<(u32, Mapping)> = onode.blocks.range(start, end).collect();
-        for (block, _) in &gone {
-            onode.blocks.remove(*block);
+        let gone = self.mappings(nid, start, end);
+        if gone.is_empty() {
+            return Ok(());
         }
-        self.totals.mapped -= gone.len() as u64;
+        self.remove_mappings(nid, &gone);
+        self.with_onode(id, |onode| onode.mapped = onode.mapped.saturating_sub(gone.len() as u64))?;
         for (_, mapping) in gone {
             self.drop_ref(mapping.device, sink);
         }
-    }
-
-    fn forget_omap(totals: &mut Totals, onode: &Onode) {
-        totals.omap_keys -= onode.omap.len() as u64;
-        totals.omap_len -= onode.omap.iter().map(|(k, v)| entry_len(k, v)).sum::<u64>();
-        totals.omap_len -= onode.omap_header.len() as u64;
-    }
-
-    fn forget_xattrs(totals: &mut Totals, onode: &Onode) {
-        totals.xattrs -= onode.xattrs.len() as u64;
-        let len: u64 = onode.xattrs.iter().map(|(k, v)| entry_len(k.as_bytes(), v)).sum();
-        totals.xattr_len -= len;
-    }
-
-    /// Takes the object out; its blocks keep their references.
-    fn take(&mut self, id: &ObjectId) -> Option<Arc<Onode>> {
-        let onode = self.collections.get_mut(&id.coll)?.remove(&id.object)?;
-        self.totals.objects -= 1;
-        self.totals.name_len -= name_len(&id.object);
-        self.totals.mapped -= onode.blocks.len();
-        Index::forget_omap(&mut self.totals, &onode);
-        Index::forget_xattrs(&mut self.totals, &onode);
-        Some(onode)
-    }
-
-    /// Puts a whole object in; its blocks' references are already counted.
-    fn put(&mut self, id: &ObjectId, onode: Arc<Onode>) -> Result<()> {
-        let objects = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
-        let totals = &mut self.totals;
-        totals.objects += 1;
-        totals.name_len += name_len(&id.object);
-        totals.mapped += onode.blocks.len();
-        totals.omap_keys += onode.omap.len() as u64;
-        totals.omap_len += onode.omap.iter().map(|(k, v)| entry_len(k, v)).sum::<u64>();
-        totals.omap_len += onode.omap_header.len() as u64;
-        totals.xattrs += onode.xattrs.len() as u64;
-        let len: u64 = onode.xattrs.iter().map(|(k, v)| entry_len(k.as_bytes(), v)).sum();
-        totals.xattr_len += len;
-        objects.insert(Arc::new(id.object.clone()), onode);
         Ok(())
     }
 
-    fn remove(&mut self, id: &ObjectId, sink: &mut impl BlockSink) {
-        if let Some(onode) = self.take(id) {
-            for (_, mapping) in onode.blocks.iter() {
-                self.drop_ref(mapping.device, sink);
+    fn remove_mappings(&mut self, nid: Nid, gone: &[(u32, Mapping)]) {
+        for part in gone.chunk_by(|a, b| a.0 / CHUNK_BLOCKS == b.0 / CHUNK_BLOCKS) {
+            let key = (nid, part[0].0 / CHUNK_BLOCKS);
+            let empty = self.blocks.tree.update(
+                nid,
+                |other| other.cmp(&key),
+                |chunk| {
+                    for (block, _) in part {
+                        chunk.remove(block % CHUNK_BLOCKS);
+                    }
+                    chunk.is_empty()
+                },
+            );
+            if empty == Some(true) {
+                self.blocks.tree.remove(nid, |other| other.cmp(&key));
             }
         }
     }
 
-    /// Only for checkpoint loading: the block map as stored, where several
-    /// objects may map one device block.
-    pub(crate) fn load_map(
-        &mut self,
-        id: &ObjectId,
-        block: u32,
-        mapping: Mapping,
-        sink: &mut impl BlockSink,
-    ) -> Result<()> {
-        if !sink.allows(mapping.device) {
-            return Err(Nonsense("a block lies where the store keeps its own"));
+    /// Takes the object out of its collection; its blocks and omap stay.
+    fn take(&mut self, id: &ObjectId) -> Option<Arc<Onode>> {
+        let (_, onode) = self.objects.tree.remove(token_of(id), named(id))?;
+        self.totals.objects = self.totals.objects.saturating_sub(1);
+        if let Some(count) = self.collections.get_mut(&id.coll) {
+            *count = count.saturating_sub(1);
         }
-        let onode = self.onode_or_new(id)?;
-        if onode.blocks.set(block, mapping).is_some() {
-            return Err(Nonsense("a block is mapped twice"));
-        }
-        self.totals.mapped += 1;
-        if sink.used(mapping.device) {
-            self.totals.used += 1;
-        } else {
-            self.add_ref(mapping.device);
-        }
+        Some(onode)
+    }
+
+    fn put(&mut self, id: &ObjectId, onode: Arc<Onode>) -> Result<()> {
+        let count = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
+        *count += 1;
+        self.totals.objects += 1;
+        self.objects.tree.insert(Arc::new(id.clone()), onode);
         Ok(())
     }
 
+    fn remove(&mut self, id: &ObjectId, sink: &mut impl BlockSink) {
+        let Some(onode) = self.take(id) else {
+            return;
+        };
+        // What this very transaction created has no pages to be looked for.
+        if onode.mapped > 0 {
+            let gone = self.mappings(onode.nid, 0, ALL_BLOCKS);
+            self.blocks.tree.remove_range(stretches(onode.nid, 0, ALL_BLOCKS));
+            for (_, mapping) in gone {
+                self.drop_ref(mapping.device, sink);
+            }
+        }
+        if onode.omap_keys > 0 {
+            self.omap.tree.remove_range(entries(onode.nid, &[], None));
+        }
+        self.totals.omap_keys = self.totals.omap_keys.saturating_sub(onode.omap_keys);
+        let len = onode.omap_len + onode.omap_header.len() as u64;
+        self.totals.omap_len = self.totals.omap_len.saturating_sub(len);
+    }
+
     /// A checksum that became known only now; ignored where the block has moved on.
-    pub(crate) fn set_crc(&mut self, id: &ObjectId, block: u32, mapping: Mapping) {
-        if let Some(onode) = self.onode_mut(id)
-            && onode.blocks.get(block).is_some_and(|found| found.device == mapping.device)
-        {
-            onode.blocks.set(block, mapping);
+    pub(crate) fn set_crc(&mut self, nid: Nid, block: u32, mapping: Mapping) {
+        if self.mapping(nid, block).is_some_and(|found| found.device == mapping.device) {
+            let key = (nid, block / CHUNK_BLOCKS);
+            let set = |chunk: &mut Chunk<Mapping>| chunk.set(block % CHUNK_BLOCKS, mapping);
+            self.blocks.tree.update(nid, |other| other.cmp(&key), set);
         }
     }
 
-    /// Carries out one operation.
+    /// Carries out one operation, whose pages are in memory.
     ///
     /// Errors: only in replay of a record that makes no sense; the index is then
     /// of no further use.
@@ -300,16 +575,16 @@ impl Index {
                 self.collections.entry(coll).or_default();
             }
             LogOp::RemoveCollection(coll) => match self.collections.remove(&coll) {
-                Some(objects) if objects.is_empty() => (),
+                Some(0) => (),
                 Some(_) => return Err(Nonsense("the removed collection is not empty")),
                 None => return Err(Nonsense("the removed collection does not exist")),
             },
-            LogOp::Touch(id) => drop(self.onode_or_new(id)?),
-            LogOp::SetSize { id, size } => self.onode_or_new(id)?.size = size,
+            LogOp::Touch(id) => drop(self.nid_or_new(id)?),
+            LogOp::SetSize { id, size } => self.with_onode(id, |onode| onode.size = size)?,
             LogOp::Map { id, block, device, crcs, .. } => {
                 self.map(id, block, device, crcs, sink)?;
             }
-            LogOp::Unmap { id, block, count } => self.unmap(id, block, count, sink),
+            LogOp::Unmap { id, block, count } => self.unmap(id, block, count, sink)?,
             LogOp::Remove(id) => self.remove(id, sink),
             LogOp::Clone { from, to } => self.clone_object(from, to, sink)?,
             LogOp::Rename { from, to } => {
@@ -325,94 +600,130 @@ impl Index {
     }
 
     fn clone_object(&mut self, from: &ObjectId, to: &ObjectId, sink: &mut impl BlockSink) -> Result<()> {
-        let (_, onode) = self.entry(from).ok_or(Nonsense("nothing to clone"))?;
+        let mut onode = self.onode(from).ok_or(Nonsense("nothing to clone"))?.clone();
         if from == to {
             return Ok(());
         }
-        let onode = onode.clone();
-        for (_, mapping) in onode.blocks.iter() {
-            self.add_ref(mapping.device);
+        let source = onode.nid;
+        let mut chunks = Vec::new();
+        let by = stretches(source, 0, ALL_BLOCKS);
+        if onode.mapped > 0 {
+            self.blocks.tree.walk(&by, |key, chunk| {
+                let inside = by(key) == Ordering::Equal;
+                if inside {
+                    chunks.push((key.1, chunk.clone()));
+                }
+                inside
+            });
+        }
+        let mut omap = Vec::new();
+        if onode.omap_keys > 0 {
+            self.omap.tree.walk(entries(source, &[], None), |key, value| {
+                if key.nid == source {
+                    omap.push((key.key.clone(), value.clone()));
+                }
+                key.nid == source
+            });
+        }
+        for (_, chunk) in &chunks {
+            chunk.entries.iter().for_each(|mapping| self.add_ref(mapping.device));
         }
         self.remove(to, sink);
-        self.put(to, onode)
+        onode.nid = self.next_nid;
+        self.next_nid += 1;
+        let nid = onode.nid;
+        for (chunk, content) in chunks {
+            self.blocks.tree.insert((nid, chunk), content);
+        }
+        for (key, value) in omap {
+            self.omap.tree.insert(OmapKey { nid, key }, value);
+        }
+        self.totals.omap_keys += onode.omap_keys;
+        self.totals.omap_len += onode.omap_len + onode.omap_header.len() as u64;
+        self.put(to, Arc::new(onode))
     }
 
     /// Names, keys and values are copied: what they are slices of may be large.
     fn apply_attributes(&mut self, op: &LogOp<'_>) -> Result<()> {
         match *op {
             LogOp::SetXattr { id, name, value } => {
-                let old = self.onode_or_new(id)?.xattrs.insert(name.into(), Bytes::copy_from_slice(value));
-                match old {
-                    Some(old) => self.totals.xattr_len -= old.len() as u64,
-                    None => {
-                        self.totals.xattrs += 1;
-                        self.totals.xattr_len += name.len() as u64;
-                    }
-                }
-                self.totals.xattr_len += value.len() as u64;
+                let value = Bytes::copy_from_slice(value);
+                self.with_onode(id, |onode| match onode.xattrs.get_mut(name) {
+                    Some(old) => *old = value,
+                    None => drop(onode.xattrs.insert(name.into(), value)),
+                })?;
             }
             LogOp::RmXattr { id, name } => {
-                let removed = self.onode_mut(id).and_then(|onode| onode.xattrs.remove(name));
-                if let Some(old) = removed {
-                    self.totals.xattrs -= 1;
-                    self.totals.xattr_len -= entry_len(name.as_bytes(), &old);
+                if self.onode(id).is_some_and(|onode| onode.xattrs.contains_key(name)) {
+                    self.with_onode(id, |onode| onode.xattrs.remove(name))?;
                 }
             }
             LogOp::ClearXattrs(id) => {
-                if let Some(onode) = self.onode_mut(id) {
-                    let old = std::mem::take(&mut onode.xattrs);
-                    let old = Onode { xattrs: old, ..Onode::default() };
-                    Index::forget_xattrs(&mut self.totals, &old);
+                if self.onode(id).is_some_and(|onode| !onode.xattrs.is_empty()) {
+                    self.with_onode(id, |onode| onode.xattrs.clear())?;
                 }
             }
             LogOp::SetOmapHeader { id, header } => {
-                let onode = self.onode_or_new(id)?;
-                let old = std::mem::replace(&mut onode.omap_header, Bytes::copy_from_slice(header));
-                self.totals.omap_len -= old.len() as u64;
-                self.totals.omap_len += header.len() as u64;
+                let new = Bytes::copy_from_slice(header);
+                let old = self.with_onode(id, |onode| std::mem::replace(&mut onode.omap_header, new))?;
+                let before = self.totals.omap_len.saturating_sub(old.len() as u64);
+                self.totals.omap_len = before + header.len() as u64;
             }
             LogOp::SetOmap { id, key, value } => {
-                let onode = self.onode_or_new(id)?;
+                let nid = self.nid_or_new(id)?;
                 let (k, v) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-                match onode.omap.insert(k, v) {
-                    Some(old) => self.totals.omap_len -= old.len() as u64,
-                    None => {
-                        self.totals.omap_keys += 1;
-                        self.totals.omap_len += key.len() as u64;
-                    }
+                match self.omap.tree.insert(OmapKey { nid, key: k }, v) {
+                    Some(old) if old.len() == value.len() => (),
+                    Some(old) => self.count_omap(id, (0, value.len() as u64), (0, old.len() as u64))?,
+                    None => self.count_omap(id, (1, entry_len(key, value)), (0, 0))?,
                 }
-                self.totals.omap_len += value.len() as u64;
             }
             LogOp::RmOmap { id, key } => {
-                let removed = self.onode_mut(id).and_then(|onode| onode.omap.remove(key));
-                if let Some(old) = removed {
-                    self.totals.omap_keys -= 1;
-                    self.totals.omap_len -= entry_len(key, &old);
+                let Some(nid) = self.nid(id) else {
+                    return Ok(());
+                };
+                if let Some((_, old)) = self.omap.tree.remove(nid, entry(nid, key)) {
+                    self.count_omap(id, (0, 0), (1, entry_len(key, &old)))?;
                 }
             }
             LogOp::RmOmapRange { id, start, end } => {
-                let Some(onode) = self.onode_mut(id) else {
+                let Some(nid) = self.nid(id) else {
                     return Ok(());
                 };
-                let from = onode.omap.iter_from(Bound::Included(start));
-                let gone: Vec<Bytes> =
-                    from.map(|(key, _)| key).take_while(|key| &key[..] < end).cloned().collect();
-                for key in gone {
-                    self.apply_attributes(&LogOp::RmOmap { id, key: &key })?;
+                if start < end {
+                    let gone = self.omap.tree.remove_range(entries(nid, start, Some(end)));
+                    if gone.count > 0 {
+                        self.count_omap(id, (0, 0), (u64::from(gone.count), gone.measure))?;
+                    }
                 }
             }
             LogOp::ClearOmap(id) => {
-                if let Some(onode) = self.onode_mut(id) {
-                    let old = Onode {
-                        omap: std::mem::take(&mut onode.omap),
-                        omap_header: std::mem::take(&mut onode.omap_header),
-                        ..Onode::default()
-                    };
-                    Index::forget_omap(&mut self.totals, &old);
+                let Some(onode) = self.onode(id) else {
+                    return Ok(());
+                };
+                let header_len = onode.omap_header.len() as u64;
+                let (nid, keys, len) = (onode.nid, onode.omap_keys, onode.omap_len);
+                if keys > 0 {
+                    self.omap.tree.remove_range(entries(nid, &[], None));
+                    self.count_omap(id, (0, 0), (keys, len))?;
+                }
+                if header_len > 0 {
+                    self.with_onode(id, |onode| onode.omap_header = Bytes::new())?;
+                    self.totals.omap_len = self.totals.omap_len.saturating_sub(header_len);
                 }
             }
             _ => return Err(Nonsense("not an operation on attributes")),
         }
         Ok(())
+    }
+
+    /// Keys, and bytes of keys and values, that came and went.
+    fn count_omap(&mut self, id: &ObjectId, came: (u64, u64), went: (u64, u64)) -> Result<()> {
+        let count = |(keys, len): (&mut u64, &mut u64)| {
+            *keys = (*keys + came.0).saturating_sub(went.0);
+            *len = (*len + came.1).saturating_sub(went.1);
+        };
+        count((&mut self.totals.omap_keys, &mut self.totals.omap_len));
+        self.with_onode(id, |onode| count((&mut onode.omap_keys, &mut onode.omap_len)))
     }
 }

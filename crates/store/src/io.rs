@@ -1,10 +1,12 @@
 //! Requests to the device, and what each one was for.
 
 use crate::alloc::Run;
+use crate::index::PageRef;
+use crate::key_map::KeyMap;
 use crate::reads::DevicePart;
 use bytes::Bytes;
 use env::{DiskOp, DiskRequest};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// What to do when a request ends.
 #[derive(Debug)]
@@ -33,7 +35,13 @@ pub(crate) enum Purpose {
         run: Run,
         sequences: Vec<u64>,
     },
-    Chunk,
+    /// A page of the next checkpoint, or a chunk of its directory.
+    Checkpoint,
+    /// A page on its way into memory: one run of one copy.
+    Page {
+        id: PageRef,
+        part: u32,
+    },
     /// A step of switching to a new checkpoint.
     Switch,
     Discard {
@@ -62,7 +70,7 @@ pub(crate) struct Counters {
 #[derive(Default)]
 pub(crate) struct Io {
     queue: VecDeque<DiskRequest>,
-    in_flight: HashMap<u64, Purpose>,
+    in_flight: KeyMap<u64, Purpose>,
     next_token: u64,
     pub(crate) counters: Counters,
 }
@@ -106,6 +114,11 @@ impl Io {
     /// What the request was for; `None` for one we did not make, or abandoned.
     pub(crate) fn done(&mut self, token: u64) -> Option<Purpose> {
         self.in_flight.remove(&token)
+    }
+
+    /// Requests asked for and not yet answered.
+    pub(crate) fn len(&self) -> usize {
+        self.in_flight.len()
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -14,21 +14,31 @@ mod check;
 mod checkpoint;
 mod commit;
 mod core;
-mod cow;
 mod dirty;
 mod engine;
 mod fsck;
+mod gather;
 mod index;
 mod io;
+mod key_map;
+mod kinds;
 pub mod limits;
 mod log;
 mod mem;
+mod needs;
 mod ops;
+mod pager;
+mod pending;
 mod pins;
+mod place;
 mod reads;
 mod reclaim;
 mod recovery;
+mod stalled;
 mod superblock;
+mod tree;
+mod trim;
+mod used;
 
 pub use api::{
     CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
@@ -37,4 +47,5 @@ pub use api::{
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use fsck::{Fsck, FsckReport};
 pub use mem::MemStore;
-pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
+pub use pending::PendingStore;
+pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity, VERSION as FORMAT_VERSION};

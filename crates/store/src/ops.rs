@@ -7,9 +7,9 @@
 use crate::alloc::Run;
 use crate::api::{CollId, ObjectId};
 use crate::blocks::OBJECT_BLOCKS_MAX;
+use crate::key_map::KeyMap;
 use crate::limits::{self, OBJECT_LEN_MAX};
 use bytes::Bytes;
-use std::collections::HashMap;
 use wire::types::{HObject, PgId, PoolId, SnapId};
 
 /// Bytes that no writer of ours produced.
@@ -117,27 +117,35 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+fn raw_pg(pg: PgId) -> [u8; 13] {
+    let mut raw = [1; 13];
+    raw[1..9].copy_from_slice(&pg.pool.0.to_le_bytes());
+    raw[9..].copy_from_slice(&pg.seed.to_le_bytes());
+    raw
+}
+
 pub(crate) fn put_coll(out: &mut Vec<u8>, coll: CollId) {
     match coll {
         CollId::Meta => out.push(0),
-        CollId::Pg(pg) => {
-            out.push(1);
-            out.extend_from_slice(&pg.pool.0.to_le_bytes());
-            out.extend_from_slice(&pg.seed.to_le_bytes());
-        }
+        CollId::Pg(pg) => out.extend_from_slice(&raw_pg(pg)),
     }
 }
 
-/// `is_max` is kept although no stored object should have it.
+/// All but the strings. `is_max` is kept although no stored object should have it.
+fn raw_object(object: &HObject) -> [u8; 21] {
+    let mut raw = [0; 21];
+    raw[0] = u8::from(object.is_max);
+    raw[1..9].copy_from_slice(&object.pool.0.to_le_bytes());
+    raw[9..13].copy_from_slice(&object.hash.to_le_bytes());
+    raw[13..].copy_from_slice(&object.snap.0.to_le_bytes());
+    raw
+}
+
 pub(crate) fn put_object(out: &mut Vec<u8>, object: &HObject) {
-    let HObject { pool, hash, nspace, key, name, snap, is_max } = object;
-    out.push(u8::from(*is_max));
-    out.extend_from_slice(&pool.0.to_le_bytes());
-    out.extend_from_slice(&hash.to_le_bytes());
-    out.extend_from_slice(&snap.0.to_le_bytes());
-    put_bytes(out, nspace.as_bytes());
-    put_bytes(out, key.as_bytes());
-    put_bytes(out, name.as_bytes());
+    out.extend_from_slice(&raw_object(object));
+    put_bytes(out, object.nspace.as_bytes());
+    put_bytes(out, object.key.as_bytes());
+    put_bytes(out, object.name.as_bytes());
 }
 
 /// Reads what the `put_` functions wrote. Every length is checked against what is left.
@@ -266,31 +274,104 @@ impl Reader {
 #[derive(Default)]
 pub(crate) struct OpWriter {
     pub(crate) out: Vec<u8>,
-    numbers: HashMap<ObjectId, u32>,
-    /// The last ones named: most operations repeat one of them.
-    recent: [Option<(ObjectId, u32)>; 2],
+    /// By number.
+    names: Vec<Named>,
+    /// The newest name with a [`key_of`].
+    newest: KeyMap<u64, u32>,
+    /// Numbers of the last ones used: most operations repeat one of them.
+    recent: [u32; 2],
+}
+
+struct Named {
+    /// Where `out` has it.
+    at: u32,
+    len: u32,
+    key: u64,
+    /// Named before it, with the same key.
+    before: Option<u32>,
+}
+
+/// Names bring a hash along. Several with the same one make a search longer,
+/// never wrong.
+fn key_of(id: &ObjectId) -> u64 {
+    u64::from(id.object.hash) << 32 | (id.object.snap.0 & 0xffff_ffff)
+}
+
+/// Whether `name` is what [`put_coll`] and [`put_object`] make of `id`.
+fn is_name_of(name: &[u8], id: &ObjectId) -> bool {
+    let rest = match id.coll {
+        CollId::Meta => name.strip_prefix(&[0]),
+        CollId::Pg(pg) => name.strip_prefix(&raw_pg(pg)),
+    };
+    let HObject { nspace, key, name, .. } = &id.object;
+    let Some(mut rest) = rest.and_then(|rest| rest.strip_prefix(&raw_object(&id.object))) else {
+        return false;
+    };
+    for part in [nspace, key, name] {
+        let after_len = match part.len() {
+            len @ 0..0x80 => rest.strip_prefix(&[len as u8]),
+            len => {
+                let mut raw = Vec::new();
+                put_varint(&mut raw, len as u64);
+                rest.strip_prefix(&raw[..])
+            }
+        };
+        match after_len.and_then(|rest| rest.strip_prefix(part.as_bytes())) {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    rest.is_empty()
 }
 
 impl OpWriter {
-    /// A new name has the next number and is followed by the name.
+    /// Empties it for another record, and keeps its memory.
+    pub(crate) fn reset(&mut self) {
+        self.out.clear();
+        self.names.clear();
+        self.newest.clear();
+        self.recent = [0; 2];
+    }
+
+    /// Writes the object's number; a new one is the next, and its name follows.
     fn id(&mut self, id: &ObjectId) {
-        for recent in self.recent.iter().flatten() {
-            if recent.0 == *id {
-                put_varint(&mut self.out, u64::from(recent.1));
-                return;
+        let key = key_of(id);
+        if let Some(number) = self.number_of(id, key) {
+            put_varint(&mut self.out, u64::from(number));
+            if number != self.recent[0] {
+                self.recent = [number, self.recent[0]];
             }
-        }
-        if let Some(number) = self.numbers.get(id) {
-            put_varint(&mut self.out, u64::from(*number));
-            self.recent = [Some((id.clone(), *number)), self.recent[0].take()];
             return;
         }
-        let number = self.numbers.len() as u32;
+        let number = self.names.len() as u32;
         put_varint(&mut self.out, u64::from(number));
+        let at = self.out.len();
         put_coll(&mut self.out, id.coll);
         put_object(&mut self.out, &id.object);
-        self.numbers.insert(id.clone(), number);
-        self.recent = [Some((id.clone(), number)), self.recent[0].take()];
+        let before = self.newest.insert(key, number);
+        let len = (self.out.len() - at) as u32;
+        self.names.push(Named { at: at as u32, len, key, before });
+        self.recent = [number, self.recent[0]];
+    }
+
+    fn number_of(&self, id: &ObjectId, key: u64) -> Option<u32> {
+        let is_it = |number: u32| {
+            self.names.get(number as usize).is_some_and(|named| {
+                let start = named.at as usize;
+                named.key == key && is_name_of(&self.out[start..start + named.len as usize], id)
+            })
+        };
+        if let Some(recent) = self.recent.into_iter().find(|number| is_it(*number)) {
+            return Some(recent);
+        }
+        let mut candidate = self.newest.get(&key).copied();
+        while let Some(number) = candidate {
+            if is_it(number) {
+                return Some(number);
+            }
+            candidate = self.names[number as usize].before;
+        }
+        None
     }
 
     pub(crate) fn push(&mut self, op: &LogOp<'_>) {

@@ -25,6 +25,9 @@ impl Pins {
     }
 
     pub(crate) fn overlaps(&self, run: Run) -> bool {
+        if self.runs.is_empty() {
+            return false;
+        }
         let from = (run.start.saturating_sub(PINNED_MAX), 0);
         self.runs
             .range(from..(run.end(), 0))

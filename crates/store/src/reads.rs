@@ -10,16 +10,16 @@ use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Patch, lay_over};
 use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
+use crate::needs;
 use crate::pins::PINNED_MAX;
 use base::crc32c;
 use bytes::{Bytes, BytesMut};
 use env::{DiskError, DiskResult};
 use std::sync::Arc;
-use wire::types::HObject;
 
 /// A read under way.
 pub(crate) struct ReadOp {
-    name: Arc<HObject>,
+    name: Arc<ObjectId>,
     /// In the object, and within its size.
     offset: u64,
     len: usize,
@@ -80,7 +80,7 @@ impl ReadOp {
 
     fn checksum_error(&self, block: u32, device: u32) -> StoreError {
         StoreError::Checksum {
-            object: format!("{:?}", self.name),
+            object: self.name.object.to_string(),
             offset: u64::from(block) * BLOCK_LEN,
             device_offset: u64::from(device) * BLOCK_LEN,
         }
@@ -92,7 +92,7 @@ impl ReadOp {
             DiskError::BadRange => base::Errno::EINVAL.0,
         };
         StoreError::Io {
-            object: format!("{:?}", self.name),
+            object: self.name.object.to_string(),
             offset: u64::from(block) * BLOCK_LEN,
             device_offset: u64::from(device) * BLOCK_LEN,
             errno,
@@ -105,25 +105,31 @@ impl Core {
         if self.failed.is_some() {
             return Err(StoreError::Stopped);
         }
-        if !self.index.collections.contains_key(&id.coll) {
-            return Err(StoreError::NoCollection(id.coll));
-        }
-        let (name, onode) = self.index.entry(id).ok_or(StoreError::NoObject)?;
-        let (name, onode) = (name.clone(), onode.clone());
+        let onode = self.onode(id)?;
+        let nid = onode.nid;
         crate::check::check_read(offset, len, onode.size)?;
-        let fetch = self.fetch_id();
         let end = offset.saturating_add(len).min(onode.size);
+        let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
+        let wanted = match offset < end && !self.index.is_loaded() {
+            true => needs::of_read(&self.index, nid, first, last),
+            false => Vec::new(),
+        };
+        if !wanted.is_empty() {
+            return Err(self.pager.pending(wanted));
+        }
+        let fetch = self.pager.fetch_id();
         if offset >= end {
             self.events.push_back(StoreEvent::Read { id: fetch, result: Ok(Bytes::new()) });
             return Ok(fetch);
         }
         let len = (end - offset) as usize;
         let target = Target::Assembled(BytesMut::new());
+        let (name, _) = self.index.entry(id).ok_or(StoreError::NoObject)?;
+        let name = name.clone();
         let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
-        let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
-        for (block, mapping) in onode.blocks.range(first, last) {
+        for (block, mapping) in self.index.mappings(nid, first, last) {
             match self.find(mapping.device, mapping.crc) {
                 Place::Memory(content) => from_memory.push((block, content)),
                 Place::Bad => op.error = Some(op.checksum_error(block, mapping.device)),

@@ -1,5 +1,5 @@
-//! Log space back: logged blocks to their places, a checkpoint of the index,
-//! the switch to it.
+//! Log space back: logged blocks to their places, a checkpoint of the index
+//! (its changed pages, then the directory of all), the switch to it.
 //!
 //! The order, and what a power cut after each step leaves behind:
 //!
@@ -7,30 +7,35 @@
 //! 2. Once `S` is durable: every block whose newest durable version is in a
 //!    record up to `S` is written to its place. A cut: replay from the old
 //!    head restores each of them from the log, torn or not.
-//! 3. Meanwhile the snapshot is written to free blocks. A cut: they are free.
+//! 3. Meanwhile the pages that changed since the last one, and a directory of
+//!    all, are written to free blocks. A cut: they are free.
 //! 4. One flush. Now the state at `P` needs no record before `P`.
 //! 5. One superblock copy names the new checkpoint and the head `P`; a flush.
 //!    A cut: torn, the other copy still names the old ones, both intact;
 //!    whole, the new ones hold.
 //! 6. The other copy; a flush.
-//! 7. Only now may the log before `P` and the old checkpoint be overwritten:
-//!    no intact superblock refers to them any more.
+//! 7. Only now may the log before `P`, the pages that were replaced and the old
+//!    directory be overwritten: no intact superblock refers to them any more.
+//!
+//! Blocks that records after `S` free are not used again before step 7: a page of
+//! that very checkpoint could land there, where the snapshot, or a record between,
+//! has data; an open, which replays all this, would find two owners.
 //!
 //! Snapshots are taken where records are sealed, one for each part of the log;
 //! as many records as lie between two always fit, so commits can wait for
 //! this, but never the other way round.
 
 use crate::alloc::{Allocator, Run};
-use crate::checkpoint::{self, CHUNK_BLOCKS, ChunkWriter, Places, Stream};
+use crate::checkpoint::{self, CHUNK_BLOCKS, ChunkWriter, IndexSnapshot, Page, PageWriter, Places, Stream};
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Writeback};
 use crate::engine::EngineError;
-use crate::index::Collections;
 use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
+use crate::place;
 use crate::superblock::{COPIES_MAX, Checkpoint, Superblock};
-use base::AlignedBuf;
 use base::aligned::ALIGNMENT;
+use base::{AlignedBuf, crc32c};
 use bytes::Bytes;
 use env::DiskResult;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,14 +43,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Blocks of one writeback request.
 const WRITEBACK_BLOCKS: u32 = 64;
 
-/// Requests of each kind in flight; more when the log is nearly full.
+/// Requests of each kind in flight; more when the log or memory is nearly full.
 const IN_FLIGHT: u32 = 2;
 const IN_FLIGHT_PRESSED: u32 = 8;
 
 struct Snapshot {
     position: u64,
     sequence: u64,
-    collections: Collections,
+    index: Option<IndexSnapshot>,
+    /// Blocks that later records freed.
+    held: Vec<u32>,
     /// Upper bound of what its checkpoint takes.
     blocks_max: u64,
     /// Device blocks whose checksum was not known yet, and those that came later.
@@ -68,8 +75,9 @@ struct Round {
 
 enum Stage {
     Idle,
+    Pages(Box<PageWriter>),
     Streaming(Box<ChunkWriter>),
-    Switching { step: Step, next: Superblock, chain: Vec<Run> },
+    Switching { step: Step, next: Superblock, chain: Vec<Run>, stream: Box<Stream> },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +93,9 @@ pub(crate) struct Reclaim {
     pub(crate) last_snapshot_position: u64,
     snapshots: VecDeque<Snapshot>,
     stage: Stage,
-    chunks_in_flight: u32,
+    writes_in_flight: u32,
+    /// Blocks that the checkpoint under way has taken.
+    taken: u64,
     round: Option<Round>,
     last_round_limit: u64,
     writebacks_in_flight: u32,
@@ -97,11 +107,28 @@ impl Reclaim {
             last_snapshot_position: head_position,
             snapshots: VecDeque::new(),
             stage: Stage::Idle,
-            chunks_in_flight: 0,
+            writes_in_flight: 0,
+            taken: 0,
             round: None,
             last_round_limit: 0,
             writebacks_in_flight: 0,
         }
+    }
+
+    /// Keeps what a record freed from being used again while a snapshot is older.
+    /// Returns what need not wait.
+    pub(crate) fn hold(&mut self, sequence: u64, freed: Vec<u32>) -> Vec<u32> {
+        match self.snapshots.iter_mut().rev().find(|snapshot| snapshot.sequence < sequence) {
+            Some(snapshot) => {
+                snapshot.held.extend(freed);
+                Vec::new()
+            }
+            None => freed,
+        }
+    }
+
+    pub(crate) fn has_snapshot(&self) -> bool {
+        !self.snapshots.is_empty()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -110,13 +137,9 @@ impl Reclaim {
 
     /// Free blocks that checkpoints already begun or due may still take.
     pub(crate) fn checkpoint_blocks_left(&self) -> u64 {
-        let taken: u64 = match &self.stage {
-            Stage::Streaming(writer) => writer.taken.iter().map(|run| u64::from(run.count)).sum(),
-            _ => 0,
-        };
         let switching = matches!(self.stage, Stage::Switching { .. });
         let waiting = self.snapshots.iter().skip(usize::from(switching));
-        waiting.map(|snapshot| snapshot.blocks_max).max().unwrap_or(0).saturating_sub(taken)
+        waiting.map(|snapshot| snapshot.blocks_max).max().unwrap_or(0).saturating_sub(self.taken)
     }
 
     /// The content of a block has become known, as of a record.
@@ -142,8 +165,9 @@ impl Core {
         let snapshot = Snapshot {
             position: self.sealed_position,
             sequence,
-            collections: self.index.collections.clone(),
-            blocks_max: self.checkpoint_blocks(self.index.totals.encoded_len_max()),
+            blocks_max: self.checkpoint_blocks(0),
+            held: Vec::new(),
+            index: Some(IndexSnapshot::take(&mut self.index)),
             unresolved: unresolved.collect(),
             crcs: BTreeMap::new(),
             in_place: false,
@@ -157,26 +181,102 @@ impl Core {
         if self.failed.is_none() && !self.options.read_only {
             self.pump_writeback();
             self.pump_checkpoint();
+            self.pump_trim();
         }
     }
 
     fn in_flight_max(&self) -> u32 {
         let used = self.sealed_position - self.superblock.head_position;
-        if used > self.region.len / 4 * 3 { IN_FLIGHT_PRESSED } else { IN_FLIGHT }
+        // Pages that changed cannot leave memory before they are written.
+        let crowded = self.index.memory() > self.options.index_limit();
+        if crowded || used > self.region.len / 4 * 3 { IN_FLIGHT_PRESSED } else { IN_FLIGHT }
     }
 
     fn pump_checkpoint(&mut self) {
         if matches!(self.reclaim.stage, Stage::Idle) && !self.begin_checkpoint() {
             return;
         }
+        if matches!(self.reclaim.stage, Stage::Pages(_)) {
+            self.pump_pages();
+        }
+        if matches!(self.reclaim.stage, Stage::Streaming(_)) {
+            self.pump_directory();
+        }
+    }
+
+    fn begin_checkpoint(&mut self) -> bool {
+        let Some(snapshot) = self.reclaim.snapshots.front_mut() else {
+            return false;
+        };
+        if !snapshot.unresolved.is_empty() {
+            return false;
+        }
+        let Some(index) = snapshot.index.take() else {
+            return false;
+        };
+        let pages = PageWriter::new(index, std::mem::take(&mut snapshot.crcs));
+        self.reclaim.stage = Stage::Pages(Box::new(pages));
+        self.reclaim.taken = 0;
+        true
+    }
+
+    /// Step 3, first half: pages that changed.
+    fn pump_pages(&mut self) {
+        let limit = self.in_flight_max();
+        let copies = self.options.checkpoint_copies;
+        let Stage::Pages(pages) = &mut self.reclaim.stage else {
+            return;
+        };
+        while self.reclaim.writes_in_flight < limit {
+            let Some(Page { id, content }) = pages.next_page() else {
+                return self.begin_directory();
+            };
+            let crc = crc32c(&content);
+            let Some(place) = place::find(&mut self.alloc, content.len(), crc, copies) else {
+                return self.fail(EngineError::NoRoomForCheckpoint);
+            };
+            let mut buffer = self.buffers.take(place.blocks() as usize);
+            buffer[..content.len()].copy_from_slice(&content);
+            buffer[content.len()..].fill(0);
+            let buffer = buffer.freeze();
+            for copy in 0..copies {
+                let mut at = 0;
+                for run in place.copy_runs(copy) {
+                    let len = run.count as usize * BLOCK;
+                    let data = buffer.slice(at..at + len);
+                    self.io.write(u64::from(run.start) * BLOCK_LEN, vec![data], Purpose::Checkpoint);
+                    self.reclaim.writes_in_flight += 1;
+                    at += len;
+                }
+            }
+            self.reclaim.taken += place.runs().map(|run| u64::from(run.count)).sum::<u64>();
+            pages.placed(id, place);
+        }
+    }
+
+    fn begin_directory(&mut self) {
+        let Stage::Pages(pages) = std::mem::replace(&mut self.reclaim.stage, Stage::Idle) else {
+            return;
+        };
+        let stream = Stream::new(*pages);
+        let generation = self.superblock.checkpoint.generation + 1;
+        let copies = self.options.checkpoint_copies;
+        match ChunkWriter::new(stream, generation, || place_chunk(&mut self.alloc, copies)) {
+            Some(writer) => self.reclaim.stage = Stage::Streaming(Box::new(writer)),
+            None => self.fail(EngineError::NoRoomForCheckpoint),
+        }
+    }
+
+    /// Step 3, second half: the directory.
+    fn pump_directory(&mut self) {
         let limit = self.in_flight_max();
         let nonce = self.superblock.nonce();
         let copies = self.options.checkpoint_copies;
         let Stage::Streaming(writer) = &mut self.reclaim.stage else {
             return;
         };
-        while !writer.finished && self.reclaim.chunks_in_flight < limit {
-            let Some(chunk) = writer.next_chunk(|| place_chunk(&mut self.alloc, copies)) else {
+        while !writer.finished && self.reclaim.writes_in_flight < limit {
+            let Some(chunk) = writer.next_chunk(&self.index, || place_chunk(&mut self.alloc, copies)) else {
                 return self.fail(EngineError::NoRoomForCheckpoint);
             };
             let blocks = (checkpoint::HEADER_LEN + chunk.payload.len()).div_ceil(BLOCK);
@@ -188,36 +288,14 @@ impl Core {
             let buffer = buffer.freeze().slice(..blocks * BLOCK);
             for place in chunk.places.iter().flatten() {
                 let offset = u64::from(place.start) * BLOCK_LEN;
-                self.io.write(offset, vec![buffer.clone()], Purpose::Chunk);
-                self.reclaim.chunks_in_flight += 1;
+                self.io.write(offset, vec![buffer.clone()], Purpose::Checkpoint);
+                self.reclaim.writes_in_flight += 1;
+                self.reclaim.taken += u64::from(place.count);
             }
         }
         let ready = self.reclaim.snapshots.front().is_some_and(|snapshot| snapshot.in_place);
-        if writer.finished && self.reclaim.chunks_in_flight == 0 && ready {
+        if writer.finished && self.reclaim.writes_in_flight == 0 && ready {
             self.begin_switch();
-        }
-    }
-
-    fn begin_checkpoint(&mut self) -> bool {
-        let Some(snapshot) = self.reclaim.snapshots.front_mut() else {
-            return false;
-        };
-        if !snapshot.unresolved.is_empty() {
-            return false;
-        }
-        let collections = std::mem::take(&mut snapshot.collections);
-        let stream = Stream::new(collections, std::mem::take(&mut snapshot.crcs));
-        let generation = self.superblock.checkpoint.generation + 1;
-        let copies = self.options.checkpoint_copies;
-        match ChunkWriter::new(stream, generation, || place_chunk(&mut self.alloc, copies)) {
-            Some(writer) => {
-                self.reclaim.stage = Stage::Streaming(Box::new(writer));
-                true
-            }
-            None => {
-                self.fail(EngineError::NoRoomForCheckpoint);
-                false
-            }
         }
     }
 
@@ -238,8 +316,9 @@ impl Core {
             },
             ..self.superblock.clone()
         };
-        let chain = writer.taken;
-        self.reclaim.stage = Stage::Switching { step: Step::FlushData, next, chain };
+        let ChunkWriter { stream, taken: chain, .. } = *writer;
+        let stream = Box::new(stream);
+        self.reclaim.stage = Stage::Switching { step: Step::FlushData, next, chain, stream };
         self.start_step();
     }
 
@@ -287,19 +366,23 @@ impl Core {
 
     fn end_switch(&mut self) {
         let stage = std::mem::replace(&mut self.reclaim.stage, Stage::Idle);
-        let Stage::Switching { next, chain, .. } = stage else {
+        let Stage::Switching { next, chain, stream, .. } = stage else {
             return;
         };
         self.superblock = next;
-        self.reclaim.snapshots.pop_front();
+        let held = self.reclaim.snapshots.pop_front().map_or_else(Vec::new, |snapshot| snapshot.held);
+        self.release_freed(held);
+        for run in checkpoint::adopt(&mut self.index, *stream) {
+            self.release(run);
+        }
         for run in std::mem::replace(&mut self.chain, chain) {
             self.release(run);
         }
         self.issue();
     }
 
-    pub(crate) fn on_chunk_written(&mut self, result: DiskResult) {
-        self.reclaim.chunks_in_flight -= 1;
+    pub(crate) fn on_checkpoint_written(&mut self, result: DiskResult) {
+        self.reclaim.writes_in_flight -= 1;
         if let Err(error) = result {
             self.fail(EngineError::Checkpoint { error });
         }

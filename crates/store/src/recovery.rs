@@ -21,14 +21,21 @@ use crate::checkpoint::{ChunkHeader, Loader, Places};
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Dirty, Image, Version};
 use crate::engine::{OpenError, Options};
-use crate::index::{BlockSink, Index};
+use crate::gather::Gather;
+use crate::index::{BlockSink, Index, TreeId, Wanted};
 use crate::io::{Io, Purpose};
+use crate::key_map::KeyMap;
 use crate::limits::BLOCK_LEN;
 use crate::log::{self, Header, Region};
-use crate::ops::{self, Nonsense};
+use crate::needs::Needs;
+use crate::ops::{self, Nonsense, OpWriter};
+use crate::pager::{self, PRELOADS_MAX, Pager};
 use crate::pins::Pins;
+use crate::place::Place;
 use crate::reclaim::Reclaim;
+use crate::stalled::Stalled;
 use crate::superblock::{self, COPIES_MAX, Checkpoint, Identity, LOG_LEN_MIN, Superblock, Unusable};
+use crate::trim::Trim;
 use base::{AlignedBuf, crc32c};
 use bytes::{Bytes, BytesMut};
 use env::{DiskInfo, DiskResult};
@@ -38,8 +45,10 @@ use wire::types::{OsdId, Uuid};
 /// Bytes of log asked for at once.
 const WINDOW_LEN: u64 = 1 << 20;
 
-/// Blocks of a read that settles the tail.
+/// Blocks of a read that settles the tail, and such reads at once: on a
+/// fragmented device most of them are short.
 const SETTLE_BLOCKS: u32 = 256;
+const SETTLE_READS: usize = 32;
 
 type Outcome = Option<Result<Box<Core>, OpenError>>;
 
@@ -55,22 +64,23 @@ struct Rebuilt {
     dirty: Dirty,
     /// Blocks that records near the tail wrote directly: sequence and checksum.
     direct: BTreeMap<u32, (u64, u32)>,
-    reserved: [Run; 2],
+    /// A record freed a block that was free.
+    clash: bool,
 }
 
 impl BlockSink for Sink<'_> {
     fn used(&mut self, device: u32) -> bool {
-        self.allows(device) && self.alloc.mark(device)
+        device < self.alloc.blocks() && self.alloc.mark(device)
     }
 
     fn freed(&mut self, device: u32) {
+        if !self.alloc.is_used(device) {
+            *self.clash = true;
+            return;
+        }
         self.alloc.release(Run { start: device, count: 1 });
         self.dirty.remove(device);
         self.direct.remove(&device);
-    }
-
-    fn allows(&self, device: u32) -> bool {
-        !self.reserved.iter().any(|run| run.overlaps(Run { start: device, count: 1 }))
     }
 }
 
@@ -79,7 +89,7 @@ struct Sink<'a> {
     alloc: &'a mut Allocator,
     dirty: &'a mut Dirty,
     direct: &'a mut BTreeMap<u32, (u64, u32)>,
-    reserved: &'a [Run; 2],
+    clash: &'a mut bool,
 }
 
 impl Rebuilt {
@@ -89,12 +99,18 @@ impl Rebuilt {
         for run in reserved {
             alloc.mark_run(run);
         }
-        Rebuilt { index: Index::default(), alloc, dirty: Dirty::default(), direct: BTreeMap::new(), reserved }
+        Rebuilt {
+            index: Index::default(),
+            alloc,
+            dirty: Dirty::default(),
+            direct: BTreeMap::new(),
+            clash: false,
+        }
     }
 
     fn split(&mut self) -> (&mut Index, Sink<'_>) {
-        let Rebuilt { index, alloc, dirty, direct, reserved } = self;
-        (index, Sink { alloc, dirty, direct, reserved })
+        let Rebuilt { index, alloc, dirty, direct, clash } = self;
+        (index, Sink { alloc, dirty, direct, clash })
     }
 }
 
@@ -116,11 +132,21 @@ struct Replay {
     durable_through: u64,
 }
 
+/// Pages on their way into memory.
+struct Paging {
+    /// With the copy to be tried.
+    queue: Vec<(Wanted, usize)>,
+    /// Asked for: copy, place, and number of requests.
+    now: Vec<(Wanted, usize, Place, usize)>,
+    then: Option<Replay>,
+}
+
 enum Step {
     Superblocks {
         offsets: Vec<u64>,
     },
     Loading(Loading),
+    Pages(Paging),
     Replay(Replay),
     /// Looks for a record that vouches for the unreadable one at `replay.position`.
     Scan {
@@ -243,6 +269,7 @@ impl Opening {
         match step {
             Step::Superblocks { offsets } => self.on_superblocks(&offsets, &answers),
             Step::Loading(loading) => self.on_chunk(loading, answers),
+            Step::Pages(paging) => self.on_pages(paging, answers),
             Step::Replay(mut replay) => {
                 replay.window_at = replay.position;
                 replay.window = self.joined(answers)?;
@@ -305,6 +332,9 @@ impl Opening {
                 Ok(Err(Unusable::Damaged(what))) => {
                     trouble.get_or_insert(OpenError::Damaged { what });
                 }
+                Ok(Err(Unusable::Older { version })) => {
+                    trouble = Some(OpenError::Older { version, known: superblock::VERSION });
+                }
                 Ok(Err(Unusable::Newer { version, incompat })) => {
                     let known = superblock::VERSION;
                     trouble = Some(OpenError::Newer { version, incompat, known });
@@ -315,7 +345,7 @@ impl Opening {
             }
         }
         // A newer program's copy beside an older one: the newer one counts.
-        if let Some(newer @ OpenError::Newer { .. }) = &trouble
+        if let Some(newer @ (OpenError::Newer { .. } | OpenError::Older { .. })) = &trouble
             && !(self.options.overwrite && matches!(self.mode, Mode::Format(_)))
         {
             return Err(newer.clone());
@@ -448,8 +478,8 @@ impl Opening {
         };
         let offset = self.asked[0];
         let corrupt = |Nonsense(what)| OpenError::Corrupt { offset, what };
-        let (index, mut sink) = self.rebuilt().split();
-        loading.loader.feed(&payload, blocks, index, &mut sink).map_err(corrupt)?;
+        let Rebuilt { index, alloc, .. } = self.rebuilt();
+        loading.loader.feed(&payload, index, alloc).map_err(corrupt)?;
         loading.chain.extend(loading.places.iter().flatten());
         if header.next.iter().any(Option::is_some) {
             loading.index += 1;
@@ -465,7 +495,92 @@ impl Opening {
             }
         }
         self.chain = loading.chain;
-        self.begin_replay()
+        self.preload()
+    }
+
+    // ---- pages
+
+    /// An index that fits into memory is loaded whole: then nobody waits for it later.
+    fn preload(&mut self) -> Result<Option<Box<Core>>, OpenError> {
+        let limit = self.options.index_limit() as u64 / 4;
+        let index = &self.rebuilt().index;
+        let mut queue = index.absent();
+        if index.extent().pages_len > limit {
+            // These never leave memory.
+            queue.retain(|wanted| wanted.id().tree == TreeId::Shared);
+        }
+        self.load_pages(queue, None)
+    }
+
+    /// Loads pages, then goes on with the replay, or begins it.
+    fn load_pages(
+        &mut self,
+        wanted: Vec<Wanted>,
+        then: Option<Replay>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let queue = wanted.into_iter().map(|wanted| (wanted, 0)).collect();
+        self.ask_pages(Paging { queue, now: Vec::new(), then })
+    }
+
+    fn ask_pages(&mut self, mut paging: Paging) -> Result<Option<Box<Core>>, OpenError> {
+        let mut reads = Vec::new();
+        let index = &self.rebuilt().index;
+        while paging.now.len() < PRELOADS_MAX
+            && let Some((wanted, mut copy)) = paging.queue.pop()
+        {
+            let what = "no copy of a page of the index is intact";
+            let lost = |offset: u64| OpenError::Corrupt { offset, what };
+            let place = pager::place_of(index, wanted.id()).ok_or(lost(0))?.clone();
+            while copy < COPIES_MAX && place.copies[copy].is_none() {
+                copy += 1;
+            }
+            if copy == COPIES_MAX {
+                let first = place.runs().next().map_or(0, |run| run.start);
+                return Err(lost(u64::from(first) * BLOCK_LEN));
+            }
+            let runs = place.copy_runs(copy);
+            reads.extend(
+                runs.iter().map(|run| (u64::from(run.start) * BLOCK_LEN, u64::from(run.count) * BLOCK_LEN)),
+            );
+            paging.now.push((wanted, copy, place, runs.len()));
+        }
+        if paging.now.is_empty() {
+            return match paging.then {
+                Some(replay) => self.replay(replay),
+                None => self.begin_replay(),
+            };
+        }
+        self.ask(reads);
+        self.step = Some(Step::Pages(paging));
+        Ok(None)
+    }
+
+    fn on_pages(
+        &mut self,
+        mut paging: Paging,
+        answers: Vec<DiskResult>,
+    ) -> Result<Option<Box<Core>>, OpenError> {
+        let blocks = self.superblock().blocks();
+        let heals = !self.options.read_only;
+        let mut answers = answers.into_iter();
+        let mut offsets = self.asked.clone().into_iter();
+        for (wanted, copy, place, count) in std::mem::take(&mut paging.now) {
+            let offset = offsets.by_ref().take(count).next().unwrap_or(0);
+            offsets.by_ref().take(count.saturating_sub(1)).for_each(drop);
+            let parts: Vec<DiskResult> = answers.by_ref().take(count).collect();
+            let failed = parts.iter().any(Result::is_err);
+            let content = pager::joined(&mut parts.into_iter().map(Result::ok).collect());
+            if failed || !place.check(&content) {
+                tracing::warn!("copy {copy} of an index page at device offset {offset} is damaged");
+                paging.queue.push((wanted, copy + 1));
+                continue;
+            }
+            let content = content.slice(..place.len as usize);
+            let heal = heals && copy > 0;
+            pager::fill(&mut self.rebuilt().index, &wanted, content, blocks, heal)
+                .map_err(|Nonsense(what)| OpenError::Corrupt { offset, what })?;
+        }
+        self.ask_pages(paging)
     }
 
     // ---- log
@@ -521,8 +636,20 @@ impl Opening {
                 return self.begin_scan(replay);
             };
             let offset = region.device_offset(replay.position);
+            let wanted = self
+                .record_needs(&header, &record, &slots)
+                .map_err(|Nonsense(what)| OpenError::Corrupt { offset, what })?;
+            if !wanted.is_empty() {
+                return self.load_pages(wanted, Some(replay));
+            }
+            let limit = self.options.index_limit();
             self.apply_record(&header, &record, &slots)
                 .map_err(|Nonsense(what)| OpenError::Corrupt { offset, what })?;
+            if self.rebuilt().clash {
+                let what = "a log record frees what is free";
+                return Err(OpenError::Corrupt { offset, what });
+            }
+            self.rebuilt().index.evict(limit);
             if header.durable_through > replay.durable_through {
                 replay.durable_through = header.durable_through;
                 let durable = header.durable_through;
@@ -542,6 +669,27 @@ impl Opening {
         } else {
             header.epoch <= superblock.epoch
         }
+    }
+
+    /// Pages that the record's operations need.
+    fn record_needs(
+        &mut self,
+        header: &Header,
+        record: &Bytes,
+        slots: &HashMap<u32, ReadSlot>,
+    ) -> ops::Result<Vec<Wanted>> {
+        if self.rebuilt().index.is_loaded() {
+            return Ok(Vec::new());
+        }
+        let blocks = self.superblock().blocks();
+        let ops = record.slice(log::HEADER_LEN..log::HEADER_LEN + header.ops_len as usize);
+        let mut needs = Needs::new(&self.rebuilt().index);
+        let crc_of = |device: u32| slots.get(&device).map(|slot| slot.index_crc);
+        ops::replay(ops, blocks, crc_of, |op| {
+            needs.log_op(op);
+            Ok(())
+        })?;
+        Ok(needs.into_wanted())
     }
 
     fn apply_record(
@@ -651,7 +799,8 @@ impl Opening {
         runs: Vec<Run>,
         at: usize,
     ) -> Result<Option<Box<Core>>, OpenError> {
-        let Some(run) = runs.get(at) else {
+        let part = &runs[at..runs.len().min(at + SETTLE_READS)];
+        if part.is_empty() {
             if self.stop_before != u64::MAX {
                 tracing::warn!(
                     "log records from {} on were not complete: never acknowledged, dropped",
@@ -660,8 +809,8 @@ impl Opening {
             }
             let order = [1 - self.good_copy, self.good_copy];
             return self.write_superblocks(Some(replay), order, 0);
-        };
-        self.ask([(u64::from(run.start) * BLOCK_LEN, u64::from(run.count) * BLOCK_LEN)]);
+        }
+        self.ask(part.iter().map(|run| (u64::from(run.start) * BLOCK_LEN, u64::from(run.count) * BLOCK_LEN)));
         self.step = Some(Step::Settle { replay, runs, at });
         Ok(None)
     }
@@ -673,10 +822,10 @@ impl Opening {
         at: usize,
         answers: Vec<DiskResult>,
     ) -> Result<Option<Box<Core>>, OpenError> {
-        // An unreadable block stays: reads of it will say so.
-        if let Some(Ok(data)) = answers.first() {
-            let run = runs[at];
-            let mut lost = u64::MAX;
+        let mut lost = u64::MAX;
+        for (run, answer) in runs[at..].iter().zip(&answers) {
+            // An unreadable block stays: reads of it will say so.
+            let Ok(data) = answer else { continue };
             for (device, content) in (run.start..run.end()).zip(data.chunks_exact(BLOCK)) {
                 if let Some((sequence, crc)) = self.rebuilt().direct.get(&device)
                     && crc32c(content) != *crc
@@ -684,12 +833,12 @@ impl Opening {
                     lost = lost.min(*sequence);
                 }
             }
-            if lost != u64::MAX {
-                self.stop_before = lost;
-                return self.begin_loading();
-            }
         }
-        self.settle_on(replay, runs, at + 1)
+        if lost != u64::MAX {
+            self.stop_before = lost;
+            return self.begin_loading();
+        }
+        self.settle_on(replay, runs, at + answers.len())
     }
 
     // ---- the new epoch
@@ -739,6 +888,8 @@ impl Opening {
                 (replay.position, replay.sequence)
             });
         let buffers = Buffers::default();
+        let discard = self.options.discard && !self.options.read_only;
+        let trim = Trim::new(discard, rebuilt.alloc.blocks(), self.options.discard_blocks_min);
         let mut core = Box::new(Core {
             io: std::mem::take(&mut self.io),
             options: self.options.clone(),
@@ -749,22 +900,27 @@ impl Opening {
             chain: std::mem::take(&mut self.chain),
             dirty: rebuilt.dirty,
             flying: BTreeMap::new(),
+            gather: Gather::new(buffers.clone()),
+            crcs: Vec::new(),
             pins: Pins::default(),
             awaits: BTreeMap::new(),
             releasing: Vec::new(),
-            batches: VecDeque::from([Batch::new(sequence, buffers.clone())]),
+            trim,
+            batches: VecDeque::from([Batch::new(sequence, buffers.clone(), OpWriter::default())]),
             buffers,
+            spare_ops: Vec::new(),
             issued: VecDeque::new(),
             flush_in_flight: false,
             durable: sequence - 1,
             issue_position: position,
             sealed_position: position,
             reclaim: Reclaim::new(superblock.head_position),
-            reads: HashMap::new(),
+            pager: Pager::default(),
+            stalled: Stalled::default(),
+            reads: KeyMap::default(),
             checks: Vec::new(),
             events: VecDeque::new(),
             next_txn: 1,
-            next_fetch: 1,
             transactions: 0,
             checksum_errors: 0,
             failed: None,

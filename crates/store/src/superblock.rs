@@ -10,7 +10,8 @@ use bytes::Bytes;
 use wire::types::{OsdId, Uuid};
 
 pub(crate) const MAGIC: [u8; 8] = *b"LOLISTOR";
-pub(crate) const VERSION: u32 = 1;
+/// Of the format that this program writes.
+pub const VERSION: u32 = 2;
 
 /// Features without which the content would be misread. None yet.
 pub(crate) const INCOMPAT_KNOWN: u64 = 0;
@@ -73,6 +74,7 @@ pub(crate) enum Unusable {
     NotAStore,
     Damaged(&'static str),
     Newer { version: u32, incompat: u64 },
+    Older { version: u32 },
 }
 
 impl Superblock {
@@ -151,6 +153,9 @@ impl Superblock {
         let (compat, incompat) = (word(8), word(8));
         if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 {
             return Err(Unusable::Newer { version, incompat });
+        }
+        if (1..VERSION).contains(&version) {
+            return Err(Unusable::Older { version });
         }
         if version == 0 || block_len != BLOCK_LEN {
             return Err(damaged("its version or block size makes no sense"));
@@ -265,6 +270,6 @@ mod tests {
         let mut newer = sample();
         newer.incompat = 4;
         let found = Superblock::decode(&newer.encode().into());
-        assert_eq!(found, Err(Unusable::Newer { version: 1, incompat: 4 }));
+        assert_eq!(found, Err(Unusable::Newer { version: VERSION, incompat: 4 }));
     }
 }

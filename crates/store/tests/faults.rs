@@ -3,164 +3,22 @@
 
 mod common;
 
-use base::{Errno, Random};
-use bytes::Bytes;
-use common::disk::{Image, SimDisk};
-use common::*;
-use std::collections::BTreeMap;
-use store::{
-    CollId, DEVICE_LEN_MIN, Engine, Fsck, FsckReport, Identity, MemStore, Mutation, ObjectId, ObjectStore,
-    OpenError, Options, StoreError, StoreEvent, Transaction,
-};
-use wire::types::{HObject, OsdId, Uuid};
-
-const LOG: std::ops::Range<u64> = (64 << 10)..(64 << 10) + (1 << 20);
-
-/// A used store at rest, its model, and its image a little earlier.
-struct Used {
-    image: Image,
-    earlier: Image,
-    model: MemStore,
-}
-
 fn marker() -> ObjectId {
     id(CollId::Meta, "marker")
 }
 
-/// The last record holds only the marker, so that losing it loses nothing else.
-fn used(seed: u64, transactions: u64) -> Used {
-    let mut rig = Rig::format(DEVICE_LEN, options(), seed);
-    let mut model = MemStore::new();
-    let mut generator = Generator::new(seed, MIX);
-    let create = [CollId::Meta, pg(0), pg(1)].map(Mutation::CreateCollection).to_vec();
-    rig.run(create.clone()).unwrap();
-    model.queue(Transaction { ops: create }).unwrap();
-    let mut earlier = rig.disk.durable.clone();
-    for n in 0..transactions {
-        let txn = generator.transaction();
-        if rig.engine.queue(txn.clone()).is_ok() {
-            model.queue(txn).unwrap();
-        }
-        while model.poll_event().is_some() {}
-        if generator.random.chance(1, 3) {
-            rig.drive();
-        }
-        if n == transactions * 4 / 5 {
-            earlier = rig.disk.durable.clone();
-        }
-    }
-    rig.drive();
-    let attrs = BTreeMap::from([("last".to_string(), Bytes::from("1"))]);
-    let ops = vec![Mutation::SetXattrs { id: marker(), attrs }];
-    rig.run(ops.clone()).unwrap();
-    model.queue(Transaction { ops }).unwrap();
-    rig.drive();
-    Used { image: rig.disk.durable, earlier, model }
-}
-
-enum Outcome {
-    Refused,
-    /// Reads that failed.
-    Open {
-        errors: usize,
-        last_lost: bool,
-    },
-}
-
-/// Whatever opens must be right: metadata equal to the model, data equal or an error.
-fn judge(image: Image, model: &MemStore, what: &str) -> Outcome {
-    let Ok(mut rig) = Rig::try_open(image, options(), 5) else { return Outcome::Refused };
-    let mut model = model.clone();
-    let last = rig.engine.xattr(&marker(), "last").ok().flatten();
-    let last_lost = last.is_none();
-    if last_lost {
-        model.queue(Transaction { ops: vec![Mutation::Remove(marker())] }).unwrap();
-        rig.run(vec![Mutation::Remove(marker())]).unwrap();
-    }
-    assert_eq!(rig.engine.collections(), model.collections(), "{what}");
-    let mut errors = 0;
-    for coll in model.collections() {
-        let start = HObject::default();
-        let names = model.list(coll, &start, usize::MAX).unwrap();
-        assert_eq!(rig.engine.list(coll, &start, usize::MAX).unwrap(), names, "{what}");
-        for object in names {
-            let id = ObjectId { coll, object };
-            assert_eq!(rig.engine.stat(&id), model.stat(&id), "{what}");
-            assert_eq!(rig.engine.xattrs(&id), model.xattrs(&id), "{what}");
-            let all = usize::MAX;
-            let omap = model.omap_list(&id, None, b"", all);
-            assert_eq!(rig.engine.omap_list(&id, None, b"", all), omap, "{what}");
-            match rig.read(&id, 0, u64::MAX) {
-                Ok(data) => assert_eq!(Ok(data), model_read(&mut model, &id, 0, u64::MAX), "{what}"),
-                Err(StoreError::Checksum { .. }) => errors += 1,
-                Err(error) => panic!("{what}: {error}"),
-            }
-        }
-    }
-    Outcome::Open { errors, last_lost }
-}
-
-#[test]
-fn damage_is_detected_or_harmless() {
-    let mut random = Random::from_seed(11);
-    let (mut refused, mut failed_reads, mut harmless) = (0, 0, 0);
-    for seed in 0..6 {
-        let Used { image, earlier, model } = used(seed, 400);
-        let pages: Vec<u64> = image.pages().collect();
-        for n in 0..250 {
-            let page = pages[random.below(pages.len() as u64) as usize];
-            let mut bad = image.clone();
-            let kind = random.below(5);
-            match kind {
-                0 | 1 => bad.flip(page + random.below(4096), random.below(8) as u32),
-                2 => bad.write(page, &[0; 4096]),
-                // A lost write: the page as it was.
-                3 => {
-                    let mut old = [0; 4096];
-                    earlier.read(page, &mut old);
-                    bad.write(page, &old);
-                }
-                // A misdirected write: another page's content.
-                _ => {
-                    let other = pages[random.below(pages.len() as u64) as usize];
-                    let mut content = [0; 4096];
-                    image.read(other, &mut content);
-                    bad.write(page, &content);
-                }
-            }
-            let what = format!("seed {seed}, damage {n} of kind {kind} at {page}");
-            match judge(bad, &model, &what) {
-                Outcome::Refused => refused += 1,
-                Outcome::Open { errors, last_lost } => {
-                    assert!(!last_lost || LOG.contains(&page), "{what}");
-                    assert!(errors <= 12, "{what}: one block made {errors} objects unreadable");
-                    failed_reads += errors;
-                    harmless += usize::from(errors == 0);
-                }
-            }
-        }
-    }
-    println!("{refused} refused, {failed_reads} reads failed, {harmless} harmless");
-    assert!(refused > 20 && failed_reads > 100 && harmless > 100);
-}
-
-#[test]
-fn either_superblock_is_enough() {
-    let Used { image, model, .. } = used(1, 100);
-    let offsets = [0, DEVICE_LEN - 4096];
-    for offset in offsets {
-        let mut bad = image.clone();
-        bad.write(offset, &[0xff; 4096]);
-        assert!(matches!(judge(bad, &model, "one"), Outcome::Open { errors: 0, last_lost: false }));
-    }
-    let mut bad = image.clone();
-    offsets.iter().for_each(|offset| bad.write(*offset, &[0; 4096]));
-    assert_eq!(Rig::try_open(bad, options(), 1).err(), Some(OpenError::NotAStore));
-    let mut bad = image;
-    offsets.iter().for_each(|offset| bad.flip(offset + 100, 3));
-    let error = Rig::try_open(bad, options(), 1).err();
-    assert!(matches!(error, Some(OpenError::Damaged { .. })), "{error:?}");
-}
+use base::{Errno, Random};
+use bytes::Bytes;
+use common::damage::{LOG, Used, used};
+use common::disk::{Image, SimDisk};
+use common::*;
+use env::DiskOp;
+use std::collections::BTreeMap;
+use store::{
+    CollId, DEVICE_LEN_MIN, Engine, Fsck, FsckReport, Identity, Mutation, ObjectId, ObjectStore, OpenError,
+    Options, StoreError, StoreEvent,
+};
+use wire::types::{OsdId, Uuid};
 
 #[test]
 fn foreign_devices_are_refused_with_what_is_wrong() {
@@ -190,17 +48,22 @@ fn foreign_devices_are_refused_with_what_is_wrong() {
     // Grown: opens, with the second superblock where the end was.
     assert_eq!(open(&image, DEVICE_LEN * 2, Some((fsid, osd))), None);
 
-    let mut newer = image.clone();
-    for offset in [0, DEVICE_LEN - 4096] {
-        let mut block = [0; 4096];
-        image.read(offset, &mut block);
-        block[8] = 2;
-        let crc = base::crc32c(&block[..4092]);
-        block[4092..].copy_from_slice(&crc.to_le_bytes());
-        newer.write(offset, &block);
-    }
-    let error = open(&newer, DEVICE_LEN, None);
-    assert!(matches!(error, Some(OpenError::Newer { version: 2, .. })), "{error:?}");
+    let with_version = |version: u8| {
+        let mut other = image.clone();
+        for offset in [0, DEVICE_LEN - 4096] {
+            let mut block = [0; 4096];
+            image.read(offset, &mut block);
+            block[8] = version;
+            let crc = base::crc32c(&block[..4092]);
+            block[4092..].copy_from_slice(&crc.to_le_bytes());
+            other.write(offset, &block);
+        }
+        open(&other, DEVICE_LEN, None)
+    };
+    let error = with_version(9);
+    assert!(matches!(error, Some(OpenError::Newer { version: 9, .. })), "{error:?}");
+    let error = with_version(1);
+    assert!(matches!(error, Some(OpenError::Older { version: 1, .. })), "{error:?}");
 }
 
 #[test]
@@ -242,14 +105,14 @@ fn a_failed_write_or_flush_ends_all_acknowledgements() {
         rig.disk.fail_after = Some(rig.disk.requests + generator.random.below(120));
         let mut queued = 0;
         while rig.engine.fatal_error().is_none() {
-            queued += u64::from(rig.engine.queue(generator.transaction()).is_ok());
+            queued += u64::from(rig.queue(&generator.transaction()).is_ok());
             rig.engine.commit();
             rig.step();
             assert!(queued < 2000, "never failed");
         }
         rig.collect();
         rig.events.clear();
-        let refused = rig.engine.queue(generator.transaction());
+        let refused = rig.queue(&generator.transaction());
         assert_eq!(refused.unwrap_err().errno(), Errno::EIO);
         rig.engine.commit();
         rig.drive();
@@ -301,6 +164,25 @@ fn a_full_device_takes_deletes_and_metadata_and_recovers() {
             rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
         }
     }
+}
+
+#[test]
+fn a_full_device_takes_overwrites_of_what_it_holds() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    fill(&mut rig, 256 << 10);
+    let small = fill(&mut rig, 4096);
+    let available = rig.engine.stats().available;
+    for (n, id) in (0u64..).zip(&small) {
+        rig.run(vec![write(id, 0, pattern(n, 4096))]).unwrap();
+    }
+    rig.drive();
+    assert!(rig.engine.stats().available.abs_diff(available) < 64 << 10);
+    let mut rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
+    for (n, id) in (0u64..).zip(&small) {
+        assert_eq!(rig.read(id, 0, 4096).unwrap(), pattern(n, 4096));
+    }
+    assert_eq!(fsck(rig.disk.durable).problems, Vec::<String>::new());
 }
 
 fn marker_in_pg() -> ObjectId {
@@ -362,10 +244,10 @@ fn a_partial_overwrite_of_a_bad_block_does_not_make_it_good() {
     rig.drive();
     spoil(&mut rig, &data[4096..8192]);
 
-    let mut early = rig.engine.read(&object, 4096, 10).unwrap();
+    let mut early = rig.ask(|engine| engine.read(&object, 4096, 10)).unwrap();
     rig.run(vec![write(&object, 5000, pattern(2, 100))]).unwrap();
     // Asked for while the block below is being read.
-    let late = rig.engine.read(&object, 5000, 100).unwrap();
+    let late = rig.ask(|engine| engine.read(&object, 5000, 100)).unwrap();
     rig.drive();
     for fetch in [early, late] {
         let result = rig.take_read(fetch).unwrap();
@@ -374,7 +256,7 @@ fn a_partial_overwrite_of_a_bad_block_does_not_make_it_good() {
     rig.engine.checkpoint();
     rig.drive();
     let mut rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
-    early = rig.engine.read(&object, 4096, 4096).unwrap();
+    early = rig.ask(|engine| engine.read(&object, 4096, 4096)).unwrap();
     rig.drive();
     let result = rig.take_read(early).unwrap();
     assert!(matches!(result, Err(StoreError::Checksum { offset: 4096, .. })), "{result:?}");
@@ -396,7 +278,7 @@ fn a_slow_read_sees_what_was_there_when_it_was_asked_for() {
     let create = Mutation::CreateCollection(pg(0));
     rig.run(vec![create, write(&object, 0, data.clone())]).unwrap();
     rig.drive();
-    let fetch = rig.engine.read(&object, 0, 128 << 10).unwrap();
+    let fetch = rig.ask(|engine| engine.read(&object, 0, 128 << 10)).unwrap();
     let slow = rig.engine.poll_disk().unwrap();
     rig.run(vec![write(&object, 4096, pattern(2, 4096))]).unwrap();
     rig.engine.checkpoint();
@@ -431,9 +313,13 @@ fn nothing_is_acknowledged_before_its_flush() {
     }
     rig.engine.commit();
     rig.collect();
-    assert_eq!(rig.disk.queue.len(), 1, "one write carries the batch");
-    rig.step();
-    assert!(!rig.events.iter().any(|e| matches!(e, StoreEvent::Committed(_))));
+    assert_eq!(rig.disk.queue.len(), 2, "one write carries the data, one the record");
+    let durable = rig.engine.stats().flushes;
+    while rig.disk.queue.iter().any(|request| !matches!(request.op, DiskOp::Flush)) {
+        rig.step();
+        assert!(!rig.events.iter().any(|e| matches!(e, StoreEvent::Committed(_))));
+    }
+    assert_eq!(rig.engine.stats().flushes, durable + 1);
     rig.step();
     assert_eq!(rig.take_committed().len(), 20);
     assert_eq!(rig.engine.stats().flushes, flushes + 1);

@@ -103,6 +103,11 @@ impl MemStore {
         }
     }
 
+    /// As if the device were of another size.
+    pub fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
     /// From now on queued transactions stay uncommitted.
     pub fn hold_commits(&mut self) {
         self.holding = true;
@@ -122,6 +127,16 @@ impl MemStore {
             };
             self.events.push_back(StoreEvent::Committed(held.txn));
         }
+    }
+
+    /// From now on reads of the object's data fail, as on a device that lost it;
+    /// until the object is replaced. False if there is no such object.
+    pub fn damage(&mut self, id: &ObjectId) -> bool {
+        let object = self.collections.0.get_mut(&id.coll).and_then(|objects| objects.get_mut(&id.object));
+        object.is_some_and(|object| {
+            Arc::make_mut(object).damaged = true;
+            true
+        })
     }
 
     /// Queued and not committed.
@@ -342,10 +357,13 @@ impl ObjectStore for MemStore {
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
         let object = self.object(id)?;
         check::check_read(offset, len, object.size)?;
-        let data = object.read(offset, len);
+        let result = match object.damaged {
+            true => Err(StoreError::Checksum { object: id.object.name.clone(), offset, device_offset: 0 }),
+            false => Ok(object.read(offset, len)),
+        };
         let fetch = FetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.events.push_back(StoreEvent::Read { id: fetch, result: Ok(data) });
+        self.events.push_back(StoreEvent::Read { id: fetch, result });
         Ok(fetch)
     }
 

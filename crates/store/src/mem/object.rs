@@ -21,6 +21,8 @@ pub(super) struct MemObject {
     pub(super) xattrs: BTreeMap<String, Bytes>,
     pub(super) omap_header: Bytes,
     pub(super) omap: BTreeMap<Bytes, Bytes>,
+    /// Reads of its data fail, until the data is replaced as a whole.
+    pub(super) damaged: bool,
 }
 
 /// The parts of `offset..end` by page: page number, first byte in it, length.
@@ -49,6 +51,7 @@ impl MemObject {
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;
+        self.damaged &= offset > 0 || end < self.size;
         let mut rest = data;
         for (page, within, len) in by_page(offset, end) {
             let (piece, tail) = rest.split_at(len);
@@ -88,6 +91,7 @@ impl MemObject {
     pub(super) fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.clear(size, self.size);
+            self.damaged &= size > 0;
         }
         self.size = size;
     }

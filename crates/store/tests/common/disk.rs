@@ -1,61 +1,137 @@
-//! A device that loses, tears and reorders what was not flushed.
+//! A device that loses, tears and reorders what was not flushed; and one that
+//! lies: drops writes, misdirects them, flips bits, cannot read sectors.
 
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub const SECTOR: usize = 512;
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
+const CHUNK: usize = 64;
 
-/// Content that survives; cheap to clone.
+type Page = Arc<[u8; PAGE]>;
+
+/// Content that survives. A clone costs one count for each 256 KiB of device.
 #[derive(Clone, Default)]
 pub struct Image {
-    pages: BTreeMap<u64, Arc<[u8; PAGE]>>,
+    chunks: Vec<Option<Arc<[Option<Page>; CHUNK]>>>,
 }
 
 impl Image {
+    fn page(&self, page: usize) -> Option<&Page> {
+        self.chunks.get(page / CHUNK)?.as_ref()?[page % CHUNK].as_ref()
+    }
+
+    fn slot(&mut self, page: usize) -> &mut Option<Page> {
+        let at = page / CHUNK;
+        if self.chunks.len() <= at {
+            self.chunks.resize(at + 1, None);
+        }
+        let chunk = self.chunks[at].get_or_insert_with(|| Arc::new([const { None }; CHUNK]));
+        &mut Arc::make_mut(chunk)[page % CHUNK]
+    }
+
+    fn page_mut(&mut self, page: usize) -> &mut [u8; PAGE] {
+        Arc::make_mut(self.slot(page).get_or_insert_with(|| Arc::new([0; PAGE])))
+    }
+
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut at = offset;
+        let mut at = offset as usize;
         let mut rest = data;
         while !rest.is_empty() {
-            let within = (at % PAGE as u64) as usize;
+            let within = at % PAGE;
             let (piece, tail) = rest.split_at(rest.len().min(PAGE - within));
-            let page = self.pages.entry(at / PAGE as u64).or_insert_with(|| Arc::new([0; PAGE]));
-            Arc::make_mut(page)[within..within + piece.len()].copy_from_slice(piece);
-            at += piece.len() as u64;
+            match <&[u8; PAGE]>::try_from(piece) {
+                Ok(whole) => *self.slot(at / PAGE) = Some(Arc::new(*whole)),
+                Err(_) => self.page_mut(at / PAGE)[within..within + piece.len()].copy_from_slice(piece),
+            }
+            at += piece.len();
             rest = tail;
         }
     }
 
     pub fn read(&self, offset: u64, out: &mut [u8]) {
+        out.fill(0);
+        self.read_into_zeros(offset, out);
+    }
+
+    fn read_into_zeros(&self, offset: u64, out: &mut [u8]) {
         assert!(offset.is_multiple_of(PAGE as u64) && out.len().is_multiple_of(PAGE));
         for (i, page) in out.chunks_exact_mut(PAGE).enumerate() {
-            match self.pages.get(&(offset / PAGE as u64 + i as u64)) {
-                Some(found) => page.copy_from_slice(&found[..]),
-                None => page.fill(0),
+            if let Some(found) = self.page(offset as usize / PAGE + i) {
+                page.copy_from_slice(&found[..]);
             }
         }
     }
 
+    pub fn block(&self, offset: u64) -> [u8; PAGE] {
+        self.page(offset as usize / PAGE).map_or([0; PAGE], |page| **page)
+    }
+
     pub fn flip(&mut self, offset: u64, bit: u32) {
-        let page = self.pages.entry(offset / PAGE as u64).or_insert_with(|| Arc::new([0; PAGE]));
-        Arc::make_mut(page)[(offset % PAGE as u64) as usize] ^= 1 << bit;
+        self.page_mut(offset as usize / PAGE)[offset as usize % PAGE] ^= 1 << bit;
     }
 
     /// Offsets of the pages ever written.
-    pub fn pages(&self) -> impl Iterator<Item = u64> {
-        self.pages.keys().map(|page| page * PAGE as u64)
+    pub fn pages(&self) -> impl Iterator<Item = u64> + '_ {
+        let chunks = self.chunks.iter().enumerate();
+        let chunks = chunks.filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)));
+        chunks.flat_map(|(at, chunk)| {
+            let used = (0..CHUNK).filter(|i| chunk[*i].is_some());
+            used.map(move |i| ((at * CHUNK + i) * PAGE) as u64)
+        })
     }
 }
 
-/// A write that a power cut may undo in part.
+/// A write, or a discard, that a power cut may undo in part.
 #[derive(Clone)]
 pub struct Unflushed {
+    /// By completion; `u64::MAX` while under way.
     pub number: u64,
     pub offset: u64,
     pub data: Bytes,
+}
+
+impl Unflushed {
+    fn of(request: &DiskRequest) -> Option<Unflushed> {
+        let (offset, data) = match &request.op {
+            DiskOp::Write { offset, data } => (*offset, joined(data)),
+            // What reads of it return is anybody's guess: make sure that nobody relies on it.
+            DiskOp::Discard { offset, len } => (*offset, vec![0xdd; *len as usize].into()),
+            _ => return None,
+        };
+        Some(Unflushed { number: u64::MAX, offset, data })
+    }
+
+    pub fn overlaps(&self, other: &Unflushed) -> bool {
+        self.offset < other.offset + other.data.len() as u64
+            && other.offset < self.offset + self.data.len() as u64
+    }
+
+    pub fn sectors(&self) -> usize {
+        self.data.len() / SECTOR
+    }
+}
+
+fn joined(pieces: &[Bytes]) -> Bytes {
+    match pieces {
+        [one] => one.clone(),
+        _ => pieces.concat().into(),
+    }
+}
+
+/// What a device does with a write that it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    Lost,
+    /// Only the first sector arrives.
+    Torn,
+    /// It lands this many pages further on.
+    Misdirected {
+        pages: u64,
+    },
 }
 
 #[derive(Clone)]
@@ -74,6 +150,12 @@ pub struct SimDisk {
     /// Fails the request that this many others precede.
     pub fail_after: Option<u64>,
     pub requests: u64,
+    /// Offsets of pages whose reads fail.
+    pub unreadable: BTreeSet<u64>,
+    /// Writes to lie about: the first one that is complete when so many were.
+    pub lie: Option<(u64, Lie)>,
+    /// Where the lie was told, and how many bytes it concerns.
+    pub lied_at: Option<(u64, u64)>,
 }
 
 impl SimDisk {
@@ -92,14 +174,39 @@ impl SimDisk {
             covered: BTreeMap::new(),
             fail_after: None,
             requests: 0,
+            unreadable: BTreeSet::new(),
+            lie: None,
+            lied_at: None,
         }
     }
 
     pub fn submit(&mut self, request: DiskRequest) {
+        self.assert_alone(&request);
         if matches!(request.op, DiskOp::Flush) {
             self.covered.insert(request.token, self.completed_writes);
         }
         self.queue.push(request);
+    }
+
+    /// A device gives no order to requests that are under way together.
+    fn assert_alone(&self, request: &DiskRequest) {
+        let range = |request: &DiskRequest| match &request.op {
+            DiskOp::Write { offset, data } => {
+                (*offset, data.iter().map(|piece| piece.len() as u64).sum(), true)
+            }
+            DiskOp::Discard { offset, len } => (*offset, *len, true),
+            DiskOp::Read { offset, len } => (*offset, u64::from(*len), false),
+            DiskOp::Flush => (0, 0, false),
+        };
+        let (offset, len, writes) = range(request);
+        for other in &self.queue {
+            let (other_offset, other_len, other_writes) = range(other);
+            let overlap = offset < other_offset + other_len && other_offset < offset + len;
+            assert!(
+                !(overlap && (writes || other_writes)),
+                "requests race: {offset}+{len} and {other_offset}+{other_len}"
+            );
+        }
     }
 
     /// Completes one of the queued requests.
@@ -110,27 +217,31 @@ impl SimDisk {
         if failing && !matches!(request.op, DiskOp::Read { .. }) {
             return (request.token, Err(DiskError::Io { errno: 5 }));
         }
-        let result = match request.op {
+        let result = match &request.op {
             DiskOp::Write { offset, data } => {
-                let mut at = offset;
-                for piece in &data {
+                let mut at = *offset;
+                for piece in data {
                     assert!((piece.as_ptr() as usize).is_multiple_of(4096), "unaligned memory");
                     assert!(piece.len() % 4096 == 0 && at % 4096 == 0, "unaligned range");
                     assert!(at + piece.len() as u64 <= self.info.len_bytes, "past the end");
-                    self.visible.write(at, piece);
                     at += piece.len() as u64;
                 }
-                let data = Bytes::from(data.concat());
-                let number = self.completed_writes;
-                self.completed_writes += 1;
-                self.unflushed.push(Unflushed { number, offset, data });
-                Bytes::new()
+                self.arrive(&request);
+                Ok(Bytes::new())
+            }
+            DiskOp::Discard { .. } => {
+                self.arrive(&request);
+                Ok(Bytes::new())
             }
             DiskOp::Read { offset, len } => {
-                assert!(offset + u64::from(len) <= self.info.len_bytes, "past the end");
-                let mut out = AlignedBuf::zeroed(len as usize);
-                self.visible.read(offset, &mut out);
-                out.freeze()
+                assert!(offset + u64::from(*len) <= self.info.len_bytes, "past the end");
+                if self.unreadable.range(offset..&(offset + u64::from(*len))).next().is_some() {
+                    Err(DiskError::Io { errno: 5 })
+                } else {
+                    let mut out = AlignedBuf::zeroed(*len as usize);
+                    self.visible.read_into_zeros(*offset, &mut out);
+                    Ok(out.freeze())
+                }
             }
             DiskOp::Flush => {
                 // Nothing that completed after the flush was submitted.
@@ -139,29 +250,35 @@ impl SimDisk {
                 for write in self.unflushed.drain(..split) {
                     self.durable.write(write.offset, &write.data);
                 }
-                Bytes::new()
-            }
-            DiskOp::Discard { offset, len } => {
-                // Reads of it may return anything: make sure nobody relies on it.
-                let noise = vec![0xdd; len as usize];
-                self.visible.write(offset, &noise);
-                self.durable.write(offset, &noise);
-                Bytes::new()
+                Ok(Bytes::new())
             }
         };
-        (request.token, Ok(result))
+        (request.token, result)
+    }
+
+    fn arrive(&mut self, request: &DiskRequest) {
+        let Some(mut write) = Unflushed::of(request) else { return };
+        write.number = self.completed_writes;
+        self.completed_writes += 1;
+        if let Some((_, lie)) = self.lie.take_if(|(number, _)| *number <= write.number) {
+            self.lied_at = Some((write.offset, write.data.len() as u64));
+            match lie {
+                Lie::Lost => return,
+                Lie::Torn => write.data.truncate(SECTOR),
+                Lie::Misdirected { pages } => {
+                    let room = self.info.len_bytes - write.data.len() as u64;
+                    write.offset = (write.offset + pages * PAGE as u64) % (room + PAGE as u64);
+                }
+            }
+        }
+        self.visible.write(write.offset, &write.data);
+        self.unflushed.push(write);
     }
 
     /// Every write that a power cut may undo: completed ones and those under way.
     pub fn at_risk(&self) -> Vec<Unflushed> {
-        let mut all = self.unflushed.clone();
-        for request in &self.queue {
-            if let DiskOp::Write { offset, data } = &request.op {
-                let (number, data) = (u64::MAX, Bytes::from(data.concat()));
-                all.push(Unflushed { number, offset: *offset, data });
-            }
-        }
-        all
+        let under_way = self.queue.iter().filter_map(Unflushed::of);
+        self.unflushed.iter().cloned().chain(under_way).collect()
     }
 
     /// What is left after a power cut, drawn at random.
@@ -184,8 +301,7 @@ impl SimDisk {
 
 /// Keeps a random part of the write's sectors: a prefix, or any of them.
 pub fn tear(image: &mut Image, write: &Unflushed, random: &mut Random) {
-    let sectors = write.data.len() / SECTOR;
-    let prefix = random.chance(1, 2).then(|| random.below(sectors as u64 + 1) as usize);
+    let prefix = random.chance(1, 2).then(|| random.below(write.sectors() as u64 + 1) as usize);
     for (i, sector) in write.data.chunks_exact(SECTOR).enumerate() {
         let kept = prefix.map_or_else(|| random.chance(1, 2), |prefix| i < prefix);
         if kept {

@@ -21,7 +21,7 @@ fn base_image() -> &'static Image {
         let create = [CollId::Meta, pg(0), pg(1)].map(Mutation::CreateCollection);
         rig.run(create.to_vec()).unwrap();
         for n in 0..60 {
-            let _ = rig.engine.queue(generator.transaction());
+            let _ = rig.queue(&generator.transaction());
             rig.drive();
             if n == 40 {
                 rig.engine.checkpoint();
@@ -112,16 +112,17 @@ pub fn run(input: &[u8]) {
     let Ok(mut rig) = Rig::try_open_disk(disk, options(), 1) else { return };
     let mut objects = Vec::new();
     for coll in rig.engine.collections() {
-        let names = rig.engine.list(coll, &HObject::default(), 100).unwrap();
+        let names = rig.ask(|engine| engine.list(coll, &HObject::default(), 100)).unwrap_or_default();
         objects.extend(names.into_iter().map(|object| ObjectId { coll, object }));
     }
     for id in &objects {
-        let _ = (rig.engine.xattrs(id), rig.engine.omap_list(id, None, b"", 1000));
+        let _ = rig.ask(|engine| engine.xattrs(id));
+        let _ = rig.ask(|engine| engine.omap_list(id, None, b"", 1000));
         let _ = rig.read(id, 0, 1 << 20);
     }
     let mut generator = Generator::new(2, MIX);
     for _ in 0..20 {
-        let _ = rig.engine.queue(generator.transaction());
+        let _ = rig.queue(&generator.transaction());
         rig.drive();
     }
     for id in objects {

@@ -1,0 +1,159 @@
+//! Transactions that wait for pages.
+//!
+//! They were accepted and have their place in the order: everything queued
+//! after the first of them waits, too, while all their pages are loaded at
+//! once. Calls about what they touch are answered once they are applied.
+
+use crate::api::{CollId, Mutation, ObjectId, StoreError, StoreEvent, Transaction, TxnId};
+use crate::check::{self, Existing};
+use crate::core::Core;
+use crate::engine::EngineError;
+use crate::index::Wanted;
+use crate::needs::Needs;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Transactions whose pages are loaded before it is their turn.
+const AHEAD_MAX: usize = 32;
+
+struct Waiting {
+    id: TxnId,
+    txn: Transaction,
+    /// The most it can take, as it was promised.
+    blocks: u64,
+    growth: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Stalled {
+    queue: VecDeque<Waiting>,
+    /// Objects that waiting transactions name, with how often.
+    touched: BTreeMap<ObjectId, u32>,
+    /// Collections that waiting transactions create (true) or remove, in order.
+    collections: VecDeque<(TxnId, CollId, bool)>,
+    /// Sums over the queue.
+    blocks: u64,
+    growth: u64,
+}
+
+/// What can be said before the pages are there, or transactions before are
+/// applied: where that is nothing, objects and collections are taken to be what a
+/// transaction needs. Whether they are is found out when it is applied.
+struct AsFarAsKnown<'a>(&'a Core);
+
+impl Existing for AsFarAsKnown<'_> {
+    fn collection_len(&self, coll: CollId) -> Option<u64> {
+        match self.0.stalled.collection(coll) {
+            Some(exists) => exists.then_some(0),
+            None if self.0.stalled.touches_collection(coll) => self.0.index.collection_len(coll).map(|_| 0),
+            None => self.0.index.collection_len(coll),
+        }
+    }
+
+    fn has_object(&self, id: &ObjectId) -> bool {
+        let unknown = self.0.stalled.touches(id) || Needs::of_name(&self.0.index, id).is_some();
+        unknown || self.0.index.has_object(id)
+    }
+}
+
+impl Stalled {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn touches(&self, id: &ObjectId) -> bool {
+        !self.queue.is_empty() && self.touched.contains_key(id)
+    }
+
+    pub(crate) fn touches_collection(&self, coll: CollId) -> bool {
+        self.touched.keys().any(|id| id.coll == coll)
+    }
+
+    /// Whether a waiting transaction creates or removes the collection: the last one counts.
+    pub(crate) fn collection(&self, coll: CollId) -> Option<bool> {
+        let last = self.collections.iter().rev().find(|(_, changed, _)| *changed == coll);
+        last.map(|(.., exists)| *exists)
+    }
+
+    /// Collections that waiting transactions create or remove.
+    pub(crate) fn collections(&self) -> impl Iterator<Item = (CollId, bool)> {
+        self.collections.iter().map(|(_, coll, exists)| (*coll, *exists))
+    }
+
+    /// Device blocks and bytes of metadata promised to waiting transactions.
+    pub(crate) fn promised(&self) -> (u64, u64) {
+        (self.blocks, self.growth)
+    }
+
+    fn count(&mut self, id: TxnId, txn: &Transaction, more: bool) {
+        if !more {
+            self.collections.retain(|(waiting, ..)| *waiting != id);
+        }
+        for op in &txn.ops {
+            match op {
+                Mutation::CreateCollection(coll) if more => self.collections.push_back((id, *coll, true)),
+                Mutation::RemoveCollection(coll) if more => self.collections.push_back((id, *coll, false)),
+                _ => (),
+            }
+            for id in op.objects().into_iter().flatten() {
+                if more {
+                    *self.touched.entry(id.clone()).or_insert(0) += 1;
+                } else if let Some(count) = self.touched.get_mut(id) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.touched.remove(id);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn stall(&mut self, txn: Transaction, wanted: Vec<Wanted>) -> Result<TxnId, StoreError> {
+        let carried = check::check(&AsFarAsKnown(self), &txn)?;
+        let need = self.promise(&txn, carried)?;
+        let id = self.txn_id();
+        self.stalled.count(id, &txn, true);
+        self.stalled.blocks += need.blocks;
+        self.stalled.growth += need.growth;
+        self.stalled.queue.push_back(Waiting { id, txn, blocks: need.blocks, growth: need.growth });
+        self.load(wanted, None);
+        Ok(id)
+    }
+
+    /// Applies what has all its pages, in order.
+    pub(crate) fn run_stalled(&mut self) {
+        let mut any = false;
+        while self.failed.is_none()
+            && let Some(first) = self.stalled.queue.front()
+        {
+            let wanted = Needs::of_transaction(&self.index, &first.txn);
+            if !wanted.is_empty() {
+                self.load(wanted, None);
+                self.load_ahead();
+                break;
+            }
+            let Some(Waiting { id, txn, blocks, growth }) = self.stalled.queue.pop_front() else {
+                break;
+            };
+            any = true;
+            self.stalled.count(id, &txn, false);
+            self.stalled.blocks -= blocks;
+            self.stalled.growth -= growth;
+            if let Err(error) = self.apply_promised(id, txn) {
+                return self.fail(EngineError::Refused { error });
+            }
+        }
+        if any || self.stalled.is_empty() {
+            self.events.extend(self.pager.take_behind().into_iter().map(StoreEvent::Loaded));
+        }
+    }
+
+    /// What transactions behind the first one need, as far as that can be said.
+    fn load_ahead(&mut self) {
+        let ahead = self.stalled.queue.iter().skip(1).take(AHEAD_MAX);
+        let wanted: Vec<Wanted> =
+            ahead.flat_map(|waiting| Needs::of_transaction(&self.index, &waiting.txn)).collect();
+        self.load(wanted, None);
+    }
+}
