@@ -1,8 +1,8 @@
 //! What the OSD's driver asks of a store that lives on a device, besides what
 //! the OSD core asks ([`store::ObjectStore`]).
 
-use env::{DiskRequest, DiskResult};
-use store::{Engine, ObjectStore};
+use env::{DiskOp, DiskRequest, DiskResult};
+use store::{Engine, FetchId, ObjectStore, PendingStore};
 use wire::types::Uuid;
 
 /// Calling order: until [`OpenState::Open`], only the disk calls; then, in each
@@ -66,5 +66,50 @@ impl DeviceStore for Engine {
 
     fn fatal_error(&self) -> Option<String> {
         Engine::fatal_error(self).map(ToString::to_string)
+    }
+}
+
+/// Tells the loads' disk requests from the store's own.
+const LOAD_TOKEN: u64 = 1 << 63;
+
+/// For the simulator: each load takes as long as a read of the device.
+impl<S: DeviceStore> DeviceStore for PendingStore<S> {
+    fn open_state(&self) -> OpenState {
+        self.inner().open_state()
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.inner().uuid()
+    }
+
+    fn commit(&mut self) {
+        self.end_turn();
+        self.inner_mut().commit();
+    }
+
+    fn poll_disk(&mut self) -> Option<DiskRequest> {
+        if let Some(FetchId(id)) = self.poll_load() {
+            return Some(DiskRequest { token: id | LOAD_TOKEN, op: DiskOp::Read { offset: 0, len: 4096 } });
+        }
+        self.inner_mut().poll_disk()
+    }
+
+    fn on_disk_done(&mut self, token: u64, result: DiskResult) {
+        if token & LOAD_TOKEN != 0 {
+            return self.finish_load(FetchId(token));
+        }
+        self.inner_mut().on_disk_done(token, result);
+    }
+
+    fn begin_shutdown(&mut self) {
+        self.inner_mut().begin_shutdown();
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_loading() && self.inner().is_idle()
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.inner().fatal_error()
     }
 }

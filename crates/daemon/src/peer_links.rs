@@ -154,7 +154,13 @@ impl PeerLinks {
                 _ => DownReason::Lost,
             };
             env.close(conn);
-            self.lose(env, conn, reason);
+            return self.lose(env, conn, reason);
+        }
+        if let Some(entry) = self.entries.get_mut(&conn)
+            && let Some(part) = entry.link.unfinished()
+            && env.gather(conn, &part.head, part.len, part.lead)
+        {
+            entry.link.leave_unfinished();
         }
     }
 

@@ -153,7 +153,13 @@ impl SessionTable {
         if let Err(error) = outcome {
             debug!(?conn, %error, "session ended");
             self.collect(env, conn);
-            self.end(env, conn, CloseReason::Error);
+            return self.end(env, conn, CloseReason::Error);
+        }
+        if let Some(entry) = self.entries.get_mut(&conn)
+            && let Some(part) = entry.session.unfinished()
+            && env.gather(conn, &part.head, part.len, part.lead)
+        {
+            entry.session.leave_unfinished();
         }
     }
 

@@ -375,6 +375,18 @@ impl Core {
         if !detail.is_empty() {
             found.add("POOL_FULL", Severity::Warn, format!("{} pool(s) full", detail.len()), detail);
         }
+        for (flag, code, word) in [
+            (PoolFlags::BACKFILLFULL, "POOL_BACKFILLFULL", "backfillfull"),
+            (PoolFlags::NEARFULL, "POOL_NEARFULL", "nearfull"),
+        ] {
+            let pools = map.pools.iter().filter(|(_, pool)| pool.flags.contains(flag));
+            let detail: Vec<String> = pools
+                .map(|(id, _)| format!("pool '{}' is {word}", map.pool_name(*id).unwrap_or("?")))
+                .collect();
+            if !detail.is_empty() {
+                found.add(code, Severity::Warn, format!("{} pool(s) {word}", detail.len()), detail);
+            }
+        }
     }
 
     fn check_pools(&self, found: &mut Found) {

@@ -16,6 +16,7 @@ mod config_store;
 mod core;
 mod format;
 mod fs_maps;
+mod fullness;
 mod health;
 mod keys;
 mod liveness;

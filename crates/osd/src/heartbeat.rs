@@ -11,6 +11,7 @@
 //! own map is at least as new: then, if the granter had already moved on to
 //! another interval, the primary knows that too. See docs/design/0001-peering.md.
 
+use crate::space::Space;
 use base::Time;
 use std::collections::BTreeMap;
 use wire::types::{EntityAddrVec, Epoch, OsdId};
@@ -43,6 +44,8 @@ pub struct PeerOsd {
     pub last_report: Time,
     /// The newest map it is known to have.
     pub epoch: Epoch,
+    /// On its device, as it last said.
+    pub space: Option<Space>,
     /// Usable grant.
     lease_until: Time,
     /// Grants of maps that we do not have yet, ascending by epoch.
@@ -60,6 +63,7 @@ impl PeerOsd {
             reported: Reported::Nothing,
             last_report: Time::ZERO,
             epoch: Epoch(0),
+            space: None,
             lease_until: Time::ZERO,
             future_leases: Vec::new(),
         }

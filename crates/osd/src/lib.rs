@@ -19,6 +19,7 @@ mod osd;
 pub mod peer;
 pub mod pg;
 mod shared;
+mod space;
 
 pub use action::{Action, Channel, Ctx, DownReason};
 pub use config::{OsdConfig, Sabotage};

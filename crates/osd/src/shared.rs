@@ -7,6 +7,7 @@ use crate::exec::CopySource;
 use crate::heartbeat::{Link, PeerOsd, Peers};
 use crate::maps::Maps;
 use crate::peer::{self, PgHeader, PgMessage};
+use crate::space::Space;
 use base::{Duration, Time};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +80,8 @@ pub enum Load {
     Background {
         pg: PgId,
     },
+    /// The removal of PGs.
+    Removal,
     /// Peer message to be handled again.
     Message {
         from: OsdId,
@@ -106,9 +109,16 @@ pub struct Counters {
     pub misdirected: u64,
     pub unsupported: BTreeMap<OpCode, u64>,
     pub malformed: u64,
+    /// Reads of object data that the device failed, or answered with something else.
+    pub read_errors: u64,
+    /// Objects found damaged here and replaced from another copy.
     pub repaired: u64,
+    /// Objects found damaged here of which no other copy was intact.
+    pub unrepairable: u64,
     /// Ranges of objects that this OSD took in as the target of a backfill.
     pub backfilled_ranges: u64,
+    /// Writes that some member's device had no room for.
+    pub refused_full: u64,
 }
 
 pub struct Shared<S> {
@@ -137,6 +147,12 @@ pub struct Shared<S> {
     pub held_ops: usize,
     pub held_bytes: u64,
     pub counters: Counters,
+    /// On our device, as of the latest batch.
+    pub space: Space,
+    /// Writes under way in all PGs, in bytes of a device.
+    pub in_flight_bytes: u64,
+    /// Somebody's room could be less than what may be under way: look before each write.
+    pub is_space_tight: bool,
     /// `up_thru` that PGs need; repeated until a map shows it.
     pub want_up_thru: Epoch,
     /// Acting sets that PGs ask for; repeated until a map shows them.
@@ -149,6 +165,7 @@ pub struct Shared<S> {
 
 impl<S: ObjectStore> Shared<S> {
     pub fn new(config: OsdConfig, store: S) -> Shared<S> {
+        let space = Space::of(&store.stats());
         Shared {
             config,
             store,
@@ -168,6 +185,9 @@ impl<S: ObjectStore> Shared<S> {
             held_ops: 0,
             held_bytes: 0,
             counters: Counters::default(),
+            space,
+            in_flight_bytes: 0,
+            is_space_tight: true,
             want_up_thru: Epoch(0),
             want_pg_temp: BTreeMap::new(),
             mon_requests_dirty: false,
@@ -287,8 +307,66 @@ impl<S: ObjectStore> Shared<S> {
     /// Notes that somebody waits for metadata; `false` if the error is another one.
     pub fn wait_load(&mut self, error: &StoreError, waiter: Load) -> bool {
         let StoreError::Pending(id) = error else { return false };
-        self.loads.entry(*id).or_default().push(waiter);
+        let waiters = self.loads.entry(*id).or_default();
+        if !waiters.contains(&waiter) {
+            waiters.push(waiter);
+        }
         true
+    }
+
+    /// Everybody who may send writes to one of us.
+    fn primaries(&self) -> u64 {
+        self.peers.all.len() as u64 + 1
+    }
+
+    pub fn note_peer_space(&mut self, osd: OsdId, space: Space) {
+        let Some(peer) = self.peers.all.get_mut(&osd) else { return };
+        if peer.space != Some(space) {
+            peer.space = Some(space);
+            self.judge_space();
+        }
+    }
+
+    /// Own or peers' figures have changed.
+    pub fn judge_space(&mut self) {
+        let primaries = self.primaries();
+        let peers = self.peers.all.values().filter_map(|peer| peer.space);
+        self.is_space_tight = peers.chain([self.space]).any(|space| !space.is_plenty(primaries));
+    }
+
+    /// Recovery would take the last room of this OSD's device.
+    pub fn is_failsafe_full(&self, osd: OsdId) -> bool {
+        self.space_of(osd).is_some_and(|space| space.total > 0 && space.room() == 0)
+    }
+
+    pub fn is_backfill_full(&self, osd: OsdId) -> bool {
+        let ratio = f64::from(self.maps.map().backfillfull_ratio);
+        ratio > 0.0 && self.space_of(osd).is_some_and(|space| space.used_ratio() >= ratio)
+    }
+
+    pub fn space_of(&self, osd: OsdId) -> Option<Space> {
+        if osd == self.me() { Some(self.space) } else { self.peers.all.get(&osd)?.space }
+    }
+
+    /// The first of these, or ourselves, whose device might not hold what is under way and `cost` more.
+    pub fn who_lacks_room(&self, targets: &[OsdId], cost: u64) -> Option<OsdId> {
+        if cost == 0 || !self.is_space_tight {
+            return None;
+        }
+        let primaries = self.primaries();
+        let wanted = self.in_flight_bytes + cost;
+        let lacks = |osd: &OsdId| self.space_of(*osd).is_some_and(|space| space.share(primaries) < wanted);
+        targets.iter().copied().chain([self.me()]).find(|osd| lacks(osd))
+    }
+
+    /// A PG's interval has ended: what was being read for it answers nobody.
+    pub fn forget_fetches(&mut self, of: PgId) {
+        self.fetches.retain(|_, fetch| match fetch {
+            Fetch::Request { pg, .. } | Fetch::Push { pg, .. } => *pg != of,
+        });
+        for waiters in self.loads.values_mut() {
+            waiters.retain(|load| !matches!(load, Load::Request { pg, .. } if *pg == of));
+        }
     }
 
     /// A PG wants the map to show that we were up in `epoch`.

@@ -7,7 +7,7 @@ mod rates;
 mod space;
 
 pub use rates::Rates;
-pub use space::{PoolUsage, Space};
+pub use space::{PoolUsage, Space, rule_weights};
 
 use base::{Time, WallTime};
 use rates::Window;

@@ -182,6 +182,36 @@ fn quotas_set_and_clear_the_full_flag() {
 }
 
 #[test]
+fn full_osds_flag_themselves_and_their_pools_until_they_have_room() {
+    use wire::maps::{OsdState, PoolFlags};
+    let (mut c, s) = Cluster::with_osds(2);
+    let client = c.client();
+    c.ok(client, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    let levels = [
+        (97, OsdState::FULL, PoolFlags::FULL, "POOL_FULL"),
+        (92, OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL, "POOL_BACKFILLFULL"),
+        (86, OsdState::NEARFULL, PoolFlags::NEARFULL, "POOL_NEARFULL"),
+        (10, OsdState::default(), PoolFlags::default(), "HEALTH_OK"),
+    ];
+    for (percent, bit, flag, code) in levels {
+        let available = (20_u64 << 30) * (100 - percent) / 100;
+        c.report_space(s[0], 0, available, Vec::new());
+        c.report(s[1], 1, Vec::new());
+        c.run(3);
+        let map = c.mon.osd_map();
+        let all = OsdState::FULL | OsdState::BACKFILLFULL | OsdState::NEARFULL;
+        assert_eq!(map.osd_state[0] & all, bit, "{percent} %");
+        assert_eq!(map.osd_state[1] & all, OsdState::default());
+        let all = PoolFlags::FULL | PoolFlags::BACKFILLFULL | PoolFlags::NEARFULL;
+        assert_eq!(map.pool(PoolId(1)).unwrap().flags & all, flag, "{percent} %");
+        if code != "HEALTH_OK" {
+            let health = c.ok(client, r#"{"prefix":"health","detail":"detail"}"#);
+            assert!(health.contains(code), "{health}");
+        }
+    }
+}
+
+#[test]
 fn client_rates_appear_under_load() {
     let (mut c, s) = Cluster::with_osds(2);
     let client = c.client();

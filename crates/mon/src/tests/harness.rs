@@ -197,9 +197,14 @@ impl Cluster {
     }
 
     pub fn report(&mut self, session: SessionId, osd: i32, pgs: Vec<PgReport>) {
+        self.report_space(session, osd, 19 << 30, pgs);
+    }
+
+    /// Of 20 GiB.
+    pub fn report_space(&mut self, session: SessionId, osd: i32, available: u64, pgs: Vec<PgReport>) {
         let load = OsdLoad {
             total: 20 << 30,
-            available: 19 << 30,
+            available,
             data: 1 << 20,
             pgs: pgs.len() as u64,
             ..OsdLoad::default()

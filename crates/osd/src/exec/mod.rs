@@ -28,12 +28,13 @@ mod tests;
 pub use classify::{Class, classify};
 pub use copy::read_whole;
 pub use object_info::{INFO_ATTR, InfoError, ObjectInfo};
-pub use pg_list::{PgListContext, execute_pg_op};
+pub use pg_list::{PgListContext, execute_pg_op, pg_end};
 
 use base::{Errno, WallTime};
 use bytes::Bytes;
 use ops::{Done, Surroundings};
-use staged::{StagedObject, Stop};
+use staged::{Before, StagedObject, Stop};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use store::{CollId, Mutation, ObjectId, ObjectStore, StoreError};
 use wire::maps::PgPool;
@@ -102,6 +103,10 @@ pub struct CopiedObject {
 pub struct Fetched {
     pub data: Vec<(DataRange, Result<Bytes, StoreError>)>,
     pub copies: Vec<(CopySource, Result<CopiedObject, base::Errno>)>,
+    /// The object's metadata as the first call found it. The caller holds the
+    /// object between calls, so that it is still true; who lets go of the
+    /// object throws all of this away.
+    before: OnceCell<Before>,
 }
 
 /// The end of a request.

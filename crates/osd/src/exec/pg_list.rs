@@ -159,13 +159,20 @@ fn collect(
     loop {
         // One more than is used, to know where the next page begins.
         let page_len = left.min(STORE_PAGE);
-        let mut page = store.list(context.coll, &cursor, page_len + 1)?;
+        let mut page = match store.list(context.coll, &cursor, page_len + 1) {
+            // A short answer gets the client on; to wait for everything at once might take for ever.
+            Err(StoreError::Pending(_)) if left < max => return Ok((entries, Some(cursor))),
+            page => page?,
+        };
         let next = if page.len() > page_len { page.pop() } else { None };
-        left -= page.len();
         for object in page {
-            if is_listed(context, &object, filter, store)? {
-                entries.push(object);
+            match is_listed(context, &object, filter, store) {
+                Ok(true) => entries.push(object),
+                Ok(false) => {}
+                Err(Stop::Need(_)) if left < max => return Ok((entries, Some(object))),
+                Err(stop) => return Err(stop),
             }
+            left -= 1;
         }
         match next {
             Some(next) if left > 0 => cursor = next,
@@ -194,7 +201,7 @@ fn is_listed(
 }
 
 /// Where the PG after this one begins, in the order of listings.
-fn pg_end(pg: PgId, pg_num: u32) -> HObject {
+pub fn pg_end(pg: PgId, pg_num: u32) -> HObject {
     let bits = split_bits(pg.seed, pg_num);
     let last = pg.seed.reverse_bits() | u32::MAX.checked_shr(bits).unwrap_or(0);
     match last.checked_add(1) {

@@ -146,13 +146,19 @@ impl<'a> StagedObject<'a> {
         fetched: &'a Fetched,
         id: ObjectId,
     ) -> Result<StagedObject<'a>, Stop> {
-        let before = match store.stat(&id)? {
-            None => Before::default(),
-            Some(stat) => Before {
-                exists: true,
-                size: stat.size,
-                info: ObjectInfo::load(store, &id)?.ok_or(Errno::EIO)?,
-            },
+        let before = match fetched.before.get() {
+            Some(before) => before.clone(),
+            None => {
+                let before = match store.stat(&id)? {
+                    None => Before::default(),
+                    Some(stat) => Before {
+                        exists: true,
+                        size: stat.size,
+                        info: ObjectInfo::load(store, &id)?.ok_or(Errno::EIO)?,
+                    },
+                };
+                fetched.before.get_or_init(|| before).clone()
+            }
         };
         Ok(StagedObject {
             store,

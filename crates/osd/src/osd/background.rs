@@ -4,6 +4,7 @@
 use super::Osd;
 use crate::action::Ctx;
 use crate::heartbeat::{Link, Reported};
+use crate::space::Space;
 use base::{Duration, Time};
 use store::ObjectStore;
 use wire::messages::{FailureKind, MOsdAlive, MOsdBoot, MOsdPgTemp, MOsdReport, OsdLoad};
@@ -17,6 +18,8 @@ const REPORT_IDLE: u32 = 5;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Between two extra rounds of pings while requests wait for leases.
 const CHASE_PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks at the device's space while there is plenty.
+const SPACE_PAUSE: Duration = Duration::from_millis(20);
 /// Between two steps of removing PGs.
 const DELETE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -66,11 +69,7 @@ impl<S: ObjectStore> Osd<S> {
         if !self.deleting.is_empty() {
             if ctx.now.since(self.timers.last_delete) >= DELETE_PAUSE {
                 self.timers.last_delete = ctx.now;
-                if self.delete_step() && self.sh.am_up {
-                    // The map may have given it back to us meanwhile.
-                    self.find_unknown_pgs(ctx);
-                    self.handle_future(ctx);
-                }
+                self.delete_some(ctx);
             }
             self.sh.wake_in(ctx, DELETE_PAUSE);
         }
@@ -78,8 +77,18 @@ impl<S: ObjectStore> Osd<S> {
         self.settle(ctx);
     }
 
+    /// A step in the removal of PGs.
+    pub(super) fn delete_some(&mut self, ctx: &mut Ctx<'_>) {
+        if self.delete_step() && self.sh.am_up {
+            // The map may have given it back to us meanwhile.
+            self.find_unknown_pgs(ctx);
+            self.handle_future(ctx);
+        }
+    }
+
     fn heartbeat(&mut self, ctx: &mut Ctx<'_>) {
         self.timers.last_ping = ctx.now;
+        self.watch_space(ctx);
         if !self.sh.am_up {
             return;
         }
@@ -105,6 +114,40 @@ impl<S: ObjectStore> Osd<S> {
                 Some(Link::Up) => self.ping(ctx, osd),
                 Some(Link::Down) => self.sh.dial(ctx, osd),
                 Some(Link::Dialing) | None => {}
+            }
+        }
+    }
+
+    /// Notes how full the device is, and tells those who must know at once.
+    pub(super) fn watch_space(&mut self, ctx: &mut Ctx<'_>) {
+        // With plenty left, no commits of so short a time matter.
+        if !self.sh.is_space_tight && ctx.now.since(self.timers.last_space) < SPACE_PAUSE {
+            return;
+        }
+        self.timers.last_space = ctx.now;
+        let space = Space::of(&self.sh.store.stats());
+        if space == self.sh.space {
+            return;
+        }
+        self.sh.space = space;
+        self.sh.judge_space();
+        let map = self.sh.maps.map();
+        let ratios = [map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio];
+        let used = space.used_ratio();
+        let fullness = ratios.iter().filter(|ratio| **ratio > 0.0 && used >= f64::from(**ratio)).count();
+        if fullness != self.fullness {
+            self.fullness = fullness;
+            self.mon.report_all = true;
+        }
+        // In steps, so that a device that fills up does not talk of nothing else.
+        let (room, announced) = (space.room(), self.announced_room);
+        let moved = room < announced - announced / 8 || room > announced + announced / 8;
+        if self.sh.is_space_tight && moved {
+            self.announced_room = room;
+            let linked: Vec<OsdId> =
+                self.sh.peers.all.keys().copied().filter(|osd| self.sh.peers.is_linked(*osd)).collect();
+            for osd in linked {
+                self.ping(ctx, osd);
             }
         }
     }

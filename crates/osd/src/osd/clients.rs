@@ -4,6 +4,7 @@
 //! `src/osd/PrimaryLogPG.cc` (`do_op`, `can_discard_op`).
 
 use super::Osd;
+use super::backoffs::Backoffs;
 use crate::action::{Action, Ctx};
 use crate::exec::{self, Class, Fetched};
 use crate::peer::{self, CopyGet, CopyResult, PgHeader};
@@ -27,6 +28,7 @@ pub struct ClientSession {
     pub peer: Peer,
     /// The newest epoch that we sent it.
     sent_epoch: Epoch,
+    pub(super) backoffs: Backoffs,
 }
 
 /// Ceph's `MPing`, which has no payload.
@@ -34,7 +36,7 @@ const KIND_PING: u16 = 2;
 
 impl ClientSession {
     pub fn new(peer: Peer) -> ClientSession {
-        ClientSession { peer, sent_epoch: Epoch(0) }
+        ClientSession { peer, sent_epoch: Epoch(0), backoffs: Backoffs::default() }
     }
 }
 
@@ -59,8 +61,10 @@ impl<S: ObjectStore> Osd<S> {
                 Ok(command) => self.handle_command(ctx, session, message.tid, &command),
                 Err(error) => self.refuse_session(session, format!("malformed MCommand: {error}")),
             },
-            // We never ask clients to back off, so these acknowledge nothing.
-            MOsdBackoff::KIND => {}
+            MOsdBackoff::KIND => match message.decode::<MOsdBackoff>(features) {
+                Ok(backoff) => self.on_backoff(session, &backoff),
+                Err(error) => self.refuse_session(session, format!("malformed MOSDBackoff: {error}")),
+            },
             // A client whose request takes long asks whether we still live; the
             // connection answers that.
             KIND_PING => {}
@@ -145,6 +149,12 @@ impl<S: ObjectStore> Osd<S> {
             tracing::debug!(pg = %op.pg.pg, epoch = %op.epoch, ours = %map.epoch, tid, "a request to an earlier primary");
             return;
         }
+        let id = op.pg.pg;
+        if self.backs_off(session, id) {
+            return;
+        }
+        let (Some(client), Some(pg)) = (self.sessions.get(&session), self.pgs.get_mut(&id)) else { return };
+        let peer = &client.peer;
         let reqid = op.reqid.unwrap_or(ReqId {
             name: peer.name,
             tid,

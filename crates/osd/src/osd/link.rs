@@ -86,7 +86,7 @@ impl<S: ObjectStore> Osd<S> {
     }
 
     pub(super) fn ping(&mut self, ctx: &Ctx<'_>, osd: OsdId) {
-        let body = peer::encode_ping(self.sh.epoch(), ctx.now.0);
+        let body = peer::encode_ping(self.sh.epoch(), ctx.now.0, self.sh.space);
         self.sh.send_peer(ctx, osd, peer::KIND_PING, body);
     }
 
@@ -116,13 +116,17 @@ impl<S: ObjectStore> Osd<S> {
             return;
         }
         match message {
-            PeerMessage::Ping { epoch, stamp } => {
+            PeerMessage::Ping { epoch, stamp, space } => {
+                self.sh.note_peer_space(from, space);
                 self.sh.peers.promise(from, ctx.now + self.sh.config.lease_promise);
-                let body = peer::encode_ping(self.sh.epoch(), stamp);
+                let body = peer::encode_ping(self.sh.epoch(), stamp, self.sh.space);
                 self.sh.send_peer(ctx, from, peer::KIND_PONG, body);
                 self.share_with_peer(ctx, from, epoch);
             }
-            PeerMessage::Pong { epoch, stamp } => self.on_pong(ctx, from, epoch, Time(stamp)),
+            PeerMessage::Pong { epoch, stamp, space } => {
+                self.sh.note_peer_space(from, space);
+                self.on_pong(ctx, from, epoch, Time(stamp));
+            }
             PeerMessage::Maps(maps) => {
                 let maps: BTreeMap<_, _> = maps.into_iter().collect();
                 self.take_maps(ctx, maps, BTreeMap::new());

@@ -153,7 +153,8 @@ impl<S: ObjectStore> Osd<S> {
         if let Some(mut pg) = self.pgs.remove(&id) {
             pg.retire(&mut self.sh);
         }
-        self.sh.dirty.remove(&id);
+        // Its clients may turn elsewhere.
+        self.sh.dirty.insert(id);
     }
 
     fn after_maps(&mut self, ctx: &mut Ctx<'_>, scan_base: &OsdMap, changed: &BTreeSet<PgId>) {
@@ -187,6 +188,7 @@ impl<S: ObjectStore> Osd<S> {
         if map.info(me).is_some_and(|i| i.up_thru >= wanted) {
             self.sh.want_up_thru = Epoch(0);
         }
+        self.sh.dirty.extend(self.backed_off.iter().copied());
         self.sh.report_soon = true;
         self.handle_future(ctx);
         self.boot_if_needed(ctx);

@@ -1,6 +1,7 @@
 //! One OSD: all its PGs, its maps, its peers.
 
 mod background;
+mod backoffs;
 mod clients;
 mod command;
 mod link;
@@ -15,6 +16,7 @@ use crate::shared::{Commit, Counters, Fetch, Load, Shared};
 use base::Time;
 use bytes::Bytes;
 use clients::ClientSession;
+use records::Loading;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{ObjectStore, StoreError, StoreEvent, TxnId};
 use wire::messages::{Incoming, Peer, SessionId};
@@ -41,6 +43,8 @@ pub struct Osd<S: ObjectStore> {
     /// PGs whose objects are being removed, a few at a time.
     deleting: BTreeSet<PgId>,
     sessions: BTreeMap<SessionId, ClientSession>,
+    /// PGs from which some session backs off.
+    backed_off: BTreeSet<PgId>,
     /// Requests of clients that have newer maps than we.
     future_requests: VecDeque<(Epoch, SessionId, Incoming)>,
     /// Messages of peers that have newer maps than we.
@@ -48,7 +52,11 @@ pub struct Osd<S: ObjectStore> {
     future_bytes: usize,
     mon: MonState,
     timers: Timers,
+    loading: Loading,
     loaded: bool,
+    /// The room that all peers have been told of.
+    announced_room: u64,
+    fullness: usize,
     stopping: bool,
     /// Last report of each PG, to send only what changed.
     reported: BTreeMap<PgId, background::Signature>,
@@ -72,6 +80,7 @@ struct Timers {
     last_report: Time,
     last_retry: Time,
     last_delete: Time,
+    last_space: Time,
 }
 
 impl<S: ObjectStore> Osd<S> {
@@ -83,12 +92,16 @@ impl<S: ObjectStore> Osd<S> {
             pgs: BTreeMap::new(),
             deleting: BTreeSet::new(),
             sessions: BTreeMap::new(),
+            backed_off: BTreeSet::new(),
             future_requests: VecDeque::new(),
             future_messages: VecDeque::new(),
             future_bytes: 0,
             mon: MonState::default(),
             timers: Timers::default(),
+            loading: Loading::default(),
             loaded: false,
+            announced_room: 0,
+            fullness: 0,
             stopping: false,
             reported: BTreeMap::new(),
         }
@@ -99,9 +112,15 @@ impl<S: ObjectStore> Osd<S> {
     pub fn start(&mut self, ctx: &mut Ctx<'_>) -> Result<(), LoadError> {
         // An earlier life may have promised until now at the latest.
         self.sh.peers.promise_floor = ctx.now + self.sh.config.lease_promise;
+        self.go_on_loading(ctx)
+    }
+
+    /// Loads as much as is there, and what was waited for first: each wait gets further.
+    fn go_on_loading(&mut self, ctx: &Ctx<'_>) -> Result<(), LoadError> {
         self.timers.last_tick = ctx.now;
         match self.load() {
             Ok(()) => {
+                self.loading = Loading::default();
                 self.loaded = true;
                 Ok(())
             }
@@ -192,6 +211,11 @@ impl<S: ObjectStore> Osd<S> {
         self.settle(ctx);
     }
 
+    /// Clients' requests that wait or are under way.
+    pub fn held_requests(&self) -> usize {
+        self.sh.held_ops
+    }
+
     /// Requests held: the driver stops reading from clients while this says so.
     pub fn wants_pause(&self) -> bool {
         self.sh.held_ops >= self.sh.config.client_ops_max
@@ -223,9 +247,19 @@ impl<S: ObjectStore> Osd<S> {
 
     /// Drains the store's events.
     pub fn on_store_events(&mut self, ctx: &mut Ctx<'_>) {
+        let mut committed = None;
         while let Some(event) = self.sh.store.poll_event() {
+            if let StoreEvent::Committed(id) = event {
+                // In order: the last one speaks for all.
+                committed = Some(id);
+                continue;
+            }
+            if let Some(id) = committed.take() {
+                self.on_committed(ctx, id);
+                self.watch_space(ctx);
+            }
             match event {
-                StoreEvent::Committed(id) => self.on_committed(ctx, id),
+                StoreEvent::Committed(_) => {}
                 StoreEvent::Read { id, result } => match self.sh.fetches.remove(&id) {
                     Some(Fetch::Request { pg, request, index }) => {
                         if let Some(pg) = self.pgs.get_mut(&pg) {
@@ -245,6 +279,10 @@ impl<S: ObjectStore> Osd<S> {
                 },
                 StoreEvent::Loaded(id) => self.on_loaded(ctx, id),
             }
+        }
+        if let Some(id) = committed {
+            self.on_committed(ctx, id);
+            self.watch_space(ctx);
         }
         self.settle(ctx);
     }
@@ -293,7 +331,7 @@ impl<S: ObjectStore> Osd<S> {
         for load in self.sh.loads.remove(&id).unwrap_or_default() {
             match load {
                 Load::Start => {
-                    if let Err(error) = self.start(ctx) {
+                    if let Err(error) = self.go_on_loading(ctx) {
                         self.sh.fatal(format!("cannot load the OSD's state: {error}"));
                     } else if self.loaded && self.mon.open {
                         self.subscribe();
@@ -309,6 +347,7 @@ impl<S: ObjectStore> Osd<S> {
                         pg.retry_recovery(&mut self.sh, ctx);
                     }
                 }
+                Load::Removal => self.delete_some(ctx),
                 Load::Message { from, kind, body } => self.handle_peer_message(ctx, from, kind, body),
             }
         }
@@ -327,6 +366,7 @@ impl<S: ObjectStore> Osd<S> {
                     pg.assert_sane();
                 }
             }
+            self.review_backoffs(ctx, id);
         }
         self.drive_copies(ctx);
         self.chase_leases(ctx);

@@ -8,6 +8,7 @@
 
 use super::Osd;
 use crate::pg::{self, LoadError, Pg, meta_object};
+use crate::shared::Load;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeSet;
 use store::{CollId, Mutation, ObjectStore, Transaction};
@@ -20,6 +21,18 @@ const KEY_SUPER: &[u8] = b"super";
 const FULL_EVERY: u32 = 64;
 /// Older maps are removed in batches of this.
 const TRIM_BATCH: u32 = 64;
+
+/// How far loading has come at the start of the OSD.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Loading {
+    #[default]
+    HalfReceived,
+    Identity,
+    Maps(Epoch),
+    /// Still to be looked at.
+    Pgs(Vec<CollId>),
+    Done,
+}
 
 /// Identity and progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,18 +75,51 @@ impl<S: ObjectStore> Osd<S> {
         LoadError::Damaged { pg: PgId { pool: PoolId(-1), seed: 0 }, what, error }
     }
 
-    /// Reads everything; may be called again after a pending load.
+    /// Reads everything. When metadata has to be loaded first, called again after
+    /// that it goes on where it was.
     pub(super) fn load(&mut self) -> std::result::Result<(), LoadError> {
-        self.pgs.clear();
-        self.deleting.clear();
+        loop {
+            match &self.loading {
+                Loading::HalfReceived => {
+                    if !self.begin_or_find()? {
+                        self.loading = Loading::Done;
+                        continue;
+                    }
+                    self.remove_half_received()?;
+                    self.loading = Loading::Identity;
+                }
+                Loading::Identity => self.loading = Loading::Maps(self.load_identity()?),
+                Loading::Maps(epoch) => {
+                    self.load_maps(*epoch)?;
+                    self.loading = Loading::Pgs(self.sh.store.collections());
+                }
+                Loading::Pgs(left) => match left.last().copied() {
+                    Some(coll) => {
+                        self.load_pg(coll)?;
+                        if let Loading::Pgs(left) = &mut self.loading {
+                            left.pop();
+                        }
+                    }
+                    None => self.loading = Loading::Done,
+                },
+                Loading::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// False, and a new store's first record on its way, if this is the OSD's first start.
+    fn begin_or_find(&mut self) -> std::result::Result<bool, LoadError> {
         if !self.sh.store.has_collection(CollId::Meta) {
             let mut txn = Transaction::new();
             txn.push(Mutation::CreateCollection(CollId::Meta));
             self.store_super(Epoch(0), &mut txn);
             self.sh.must_queue(txn, crate::shared::Commit::Silent);
-            return Ok(());
+            return Ok(false);
         }
-        self.remove_half_received()?;
+        Ok(true)
+    }
+
+    fn load_identity(&self) -> std::result::Result<Epoch, LoadError> {
         let store = &self.sh.store;
         let Some(bytes) = store.omap_get(&meta_object("osd".into()), KEY_SUPER)? else {
             return Err(Self::damaged(
@@ -87,8 +133,7 @@ impl<S: ObjectStore> Osd<S> {
             tracing::error!(stored = %sup.osd, cluster = %sup.fsid, "the store belongs to another OSD");
             return Err(Self::damaged("superblock", DecodeError::Invalid { what: "identity of the store" }));
         }
-        self.load_maps(sup.epoch)?;
-        self.load_pgs()
+        Ok(sup.epoch)
     }
 
     fn load_maps(&mut self, epoch: Epoch) -> std::result::Result<(), LoadError> {
@@ -122,18 +167,16 @@ impl<S: ObjectStore> Osd<S> {
         Ok(())
     }
 
-    fn load_pgs(&mut self) -> std::result::Result<(), LoadError> {
-        for coll in self.sh.store.collections() {
-            let CollId::Pg(id) = coll else { continue };
-            match pg::load(&self.sh.store, id)? {
-                Some(loaded) if self.sh.maps.map().pool(id.pool).is_some() => {
-                    let placement = self.sh.maps.placement(id);
-                    self.pgs.insert(id, Pg::from_loaded(id, loaded, placement));
-                }
-                // Its pool is gone, or its removal had begun.
-                _ => {
-                    self.deleting.insert(id);
-                }
+    fn load_pg(&mut self, coll: CollId) -> std::result::Result<(), LoadError> {
+        let CollId::Pg(id) = coll else { return Ok(()) };
+        match pg::load(&self.sh.store, id)? {
+            Some(loaded) if self.sh.maps.map().pool(id.pool).is_some() => {
+                let placement = self.sh.maps.placement(id);
+                self.pgs.insert(id, Pg::from_loaded(id, loaded, placement));
+            }
+            // Its pool is gone, or its removal had begun.
+            _ => {
+                self.deleting.insert(id);
             }
         }
         Ok(())
@@ -141,17 +184,20 @@ impl<S: ObjectStore> Osd<S> {
 
     /// Objects of which a crash left only parts.
     fn remove_half_received(&mut self) -> std::result::Result<(), LoadError> {
+        const OBJECTS: usize = 64;
         let start = HObject { pool: pg::TEMP_POOL, ..HObject::default() };
-        let mut txn = Transaction::new();
-        for object in self.sh.store.list(CollId::Meta, &start, usize::MAX)? {
-            if object.pool == pg::TEMP_POOL {
+        loop {
+            let listed = self.sh.store.list(CollId::Meta, &start, OBJECTS)?;
+            let half = listed.into_iter().filter(|object| object.pool == pg::TEMP_POOL);
+            let mut txn = Transaction::new();
+            for object in half {
                 txn.push(Mutation::Remove(store::ObjectId { coll: CollId::Meta, object }));
             }
-        }
-        if !txn.is_empty() {
+            if txn.is_empty() {
+                return Ok(());
+            }
             self.sh.must_queue(txn, crate::shared::Commit::Silent);
         }
-        Ok(())
     }
 
     fn store_super(&self, epoch: Epoch, txn: &mut Transaction) {
@@ -199,8 +245,7 @@ impl<S: ObjectStore> Osd<S> {
         let coll = CollId::Pg(id);
         let listed = match self.sh.store.list(coll, &HObject::default(), OBJECTS) {
             Ok(listed) => listed,
-            // Loading: the next step sees it.
-            Err(store::StoreError::Pending(_)) => return false,
+            Err(error) if self.sh.wait_load(&error, Load::Removal) => return false,
             Err(error) => {
                 tracing::error!(pg = %id, %error, "cannot list a PG that is to be removed");
                 self.deleting.remove(&id);

@@ -16,6 +16,7 @@ use crate::pg::info::{History, PgInfo, PgSums};
 use crate::pg::intervals::PastIntervals;
 use crate::pg::log::LogEntry;
 use crate::pg::missing::Missing;
+use crate::space::Space;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use wire::codec::{DecodeError, Result};
@@ -167,6 +168,8 @@ bodies! {
         xattrs: BTreeMap<String, Bytes>,
         omap_header: Bytes,
         omap: BTreeMap<Bytes, Bytes>,
+        /// The receiver's own copy is damaged, which the primary knows from it.
+        repair: bool,
     }
     PushAck = 52 {
         object: HObject,
@@ -177,6 +180,8 @@ bodies! {
     PullFailed = 53 {
         object: HObject,
         need: EVersion,
+        /// It should, but its device lost it.
+        damaged: bool,
     }
     /// Primary to a backfill target: what do you have from here to there?
     Scan = 55 {
@@ -246,11 +251,13 @@ pub enum PeerMessage {
     Ping {
         epoch: Epoch,
         stamp: u64,
+        space: Space,
     },
     /// Sent at once: alive, and the lease is granted as of `stamp`.
     Pong {
         epoch: Epoch,
         stamp: u64,
+        space: Space,
     },
     /// Incremental maps for a peer that is behind.
     Maps(Vec<(Epoch, Bytes)>),
@@ -266,8 +273,12 @@ impl PeerMessage {
             return Err(DecodeError::Invalid { what: "version of OSD message" });
         }
         match kind {
-            KIND_PING => Ok(PeerMessage::Ping { epoch: d.get()?, stamp: d.u64()? }),
-            KIND_PONG => Ok(PeerMessage::Pong { epoch: d.get()?, stamp: d.u64()? }),
+            KIND_PING => {
+                Ok(PeerMessage::Ping { epoch: d.get()?, stamp: d.u64()?, space: decode_space(&mut d)? })
+            }
+            KIND_PONG => {
+                Ok(PeerMessage::Pong { epoch: d.get()?, stamp: d.u64()?, space: decode_space(&mut d)? })
+            }
             KIND_MAPS => Ok(PeerMessage::Maps(d.get()?)),
             KIND_REPL => decode_repl(&mut d),
             KIND_COPY_RESULT => {
@@ -284,10 +295,16 @@ fn begin() -> Encoder {
     e
 }
 
-pub fn encode_ping(epoch: Epoch, stamp: u64) -> Vec<Bytes> {
+fn decode_space(d: &mut Decoder) -> Result<Space> {
+    Ok(Space { total: d.u64()?, available: d.u64()? })
+}
+
+pub fn encode_ping(epoch: Epoch, stamp: u64, space: Space) -> Vec<Bytes> {
     let mut e = begin();
     e.put(&epoch);
     e.u64(stamp);
+    e.u64(space.total);
+    e.u64(space.available);
     vec![e.finish()]
 }
 

@@ -19,6 +19,8 @@ use wire::types::{EVersion, HObject, OsdId};
 
 /// Objects compared at once: also how many may be blocked at once.
 const RANGE_OBJECTS: usize = 16;
+/// Objects whose metadata is loaded together when a scan finds it absent.
+const LOADED_AHEAD: usize = 16;
 /// Objects a target lists in one answer.
 const SCAN_MAX: u32 = 512;
 
@@ -57,6 +59,11 @@ impl Backfill {
         }
     }
 
+    /// The object is to be sent, or on its way.
+    pub fn is_pushing(&self, object: &HObject) -> bool {
+        matches!(&self.stage, Stage::Pushing(objects) if objects.contains(object))
+    }
+
     /// Places it takes in the throttle.
     pub fn slots(&self) -> usize {
         usize::from(self.stage != Stage::Idle)
@@ -79,6 +86,11 @@ impl Pg {
         }
     }
 
+    /// A target has no room for more.
+    pub(super) fn is_backfill_too_full<S: ObjectStore>(&self, sh: &Shared<S>) -> bool {
+        self.backfills.iter().any(|(osd, b)| b.stage == Stage::Idle && sh.is_backfill_full(*osd))
+    }
+
     pub fn is_backfilling(&self) -> bool {
         !self.backfills.is_empty()
     }
@@ -93,8 +105,9 @@ impl Pg {
         if self.backfills.is_empty() || !self.missing.is_empty() || self.peers_missing {
             return;
         }
-        let idle: Vec<OsdId> =
-            self.backfills.iter().filter(|(_, b)| b.stage == Stage::Idle).map(|(osd, _)| *osd).collect();
+        // A target that is full is looked at again later.
+        let idle = self.backfills.iter().filter(|(_, b)| b.stage == Stage::Idle).map(|(osd, _)| *osd);
+        let idle: Vec<OsdId> = idle.filter(|osd| !sh.is_backfill_full(*osd)).collect();
         for osd in idle {
             if sh.recovering >= sh.config.recovery_ops_max {
                 return;
@@ -140,20 +153,30 @@ impl Pg {
         // One more, because `begin` itself may be listed.
         let listed = sh.store.list(self.coll, begin, max + 1)?;
         let complete = listed.len() < max + 1;
-        for object in listed {
-            if object > *end {
+        for (at, object) in listed.iter().enumerate() {
+            if object > end {
                 return Ok((found, end.clone()));
             }
-            if object <= *begin || found.len() == max {
+            if object <= begin || found.len() == max {
                 continue;
             }
-            let version = match exec::ObjectInfo::load(&sh.store, &self.object_id(&object)) {
+            let version = match exec::ObjectInfo::load(&sh.store, &self.object_id(object)) {
                 Ok(Some(info)) => info.version,
+                Err(InfoError::Store(error @ StoreError::Pending(_))) => {
+                    // What comes after it is loaded meanwhile.
+                    for object in listed[at + 1..].iter().take(LOADED_AHEAD) {
+                        _ = exec::ObjectInfo::load(&sh.store, &self.object_id(object));
+                    }
+                    // To have all of them at once might take for ever: a shorter range will do.
+                    let Some((last, _)) = found.last_key_value() else { return Err(error) };
+                    let reached = last.clone();
+                    return Ok((found, reached));
+                }
                 Err(InfoError::Store(error)) => return Err(error),
                 // Unreadable: differs from everything.
                 Ok(None) | Err(_) => EVersion::ZERO,
             };
-            found.insert(object, version);
+            found.insert(object.clone(), version);
         }
         let reached = match found.last_key_value() {
             Some((last, _)) if !complete => last.clone(),

@@ -18,7 +18,8 @@ use super::info::PgSums;
 use super::missing::Missing;
 use base::WallTime;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use wire::codec::{DecodeError, Result};
 use wire::types::{EVersion, HObject, ReqId};
 use wire::{Decode, Decoder, Encode, Encoder};
@@ -131,7 +132,8 @@ pub enum MergeError {
 pub struct PgLog {
     entries: VecDeque<LogEntry>,
     tail: EVersion,
-    by_reqid: BTreeMap<ReqId, EVersion>,
+    /// Only looked up, never iterated: its order decides nothing.
+    by_reqid: HashMap<ReqId, EVersion, BuildHasherDefault<DefaultHasher>>,
 }
 
 impl PgLog {

@@ -22,6 +22,7 @@ mod peering;
 mod persist;
 mod placement;
 mod recovery;
+mod repair;
 mod replica;
 mod replication;
 pub mod request;
@@ -160,6 +161,12 @@ pub struct Pg {
     peers_missing: bool,
     wanted: BTreeSet<HObject>,
     unfound: BTreeSet<HObject>,
+    /// Objects that the devices of these OSDs, ours among them, have lost; being repaired.
+    damaged: BTreeMap<HObject, BTreeSet<OsdId>>,
+    /// Counts objects that came in: an older read's error may be about what is replaced by now.
+    repairs: u64,
+    /// Damaged here, and in this interval nobody has an intact copy.
+    unrepairable: BTreeSet<HObject>,
     pushing: BTreeMap<u64, Pushing>,
     /// Parts of an object on their way in: the part expected next.
     receiving: BTreeMap<HObject, (EVersion, u32)>,
@@ -205,6 +212,9 @@ impl Pg {
             peers_missing: false,
             wanted: BTreeSet::new(),
             unfound: BTreeSet::new(),
+            damaged: BTreeMap::new(),
+            unrepairable: BTreeSet::new(),
+            repairs: 0,
             pushing: BTreeMap::new(),
             receiving: BTreeMap::new(),
             stats: stats::Activity::default(),

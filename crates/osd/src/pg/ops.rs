@@ -13,9 +13,10 @@ use crate::action::Ctx;
 use crate::exec::{self, Class, Effect, Need, Outcome};
 use crate::peer::{self, CopyResult};
 use crate::shared::{CopyWait, Fetch, Load, Shared};
+use crate::space;
 use base::{Errno, Time};
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use store::{ObjectStore, StoreError};
 use wire::maps::{OsdMapFlags, PoolFlags};
 use wire::messages::osd_op::flags;
@@ -50,6 +51,8 @@ pub struct Fetching {
     request: Box<Request>,
     /// Answers still to come.
     outstanding: usize,
+    /// [`Pg::repairs`] when it began.
+    repairs: u64,
 }
 
 impl Pg {
@@ -194,13 +197,9 @@ impl Pg {
         mut request: Box<Request>,
         held: bool,
     ) {
-        if held && request.is_write() && self.is_unready(&request.object, true) {
-            // A backfill has reached the object while the request fetched data.
-            self.unlock(&request);
-            request.fetched = Default::default();
-            let object = request.object.clone();
-            self.objects.entry(object.clone()).or_default().queue.push_front(request);
-            return self.want_object(sh, ctx, &object);
+        if held && !request.is_pg_op() && self.is_unready(&request.object, request.is_write()) {
+            // While the request waited, a backfill has reached the object, or it turned out damaged.
+            return self.requeue(sh, ctx, request);
         }
         let map = sh.maps.map().clone();
         let Some(pool) = map.pool(self.id.pool) else {
@@ -293,6 +292,7 @@ impl Pg {
         let id = request.id;
         let mut outstanding = 0;
         let mut retry = false;
+        let mut pending = None;
         match need {
             Need::Data(ranges) => {
                 assert!(!ranges.is_empty(), "execution needs nothing and yet does not end");
@@ -304,14 +304,14 @@ impl Pg {
                             outstanding += 1;
                             request.fetched.data.push((range, Ok(Bytes::new())));
                         }
-                        Err(error) => {
-                            if sh.wait_load(&error, Load::Request { pg: self.id, request: id }) {
-                                outstanding += 1;
-                                continue;
-                            }
-                            request.fetched.data.push((range, Err(error)));
-                        }
+                        // Asked for again with what else is lacking then.
+                        Err(error @ StoreError::Pending(_)) => pending = Some(error),
+                        Err(error) => request.fetched.data.push((range, Err(error))),
                     }
+                }
+                if let Some(error) = pending {
+                    sh.wait_load(&error, Load::Request { pg: self.id, request: id });
+                    outstanding += 1;
                 }
                 retry = outstanding == 0;
             }
@@ -335,9 +335,10 @@ impl Pg {
             }
         }
         if retry {
-            return self.run(sh, ctx, request, true);
+            let repairs = self.repairs;
+            return self.resume(sh, ctx, request, repairs);
         }
-        self.fetching.insert(id, Fetching { request, outstanding });
+        self.fetching.insert(id, Fetching { request, outstanding, repairs: self.repairs });
     }
 
     /// One answer for a waiting request.
@@ -355,46 +356,47 @@ impl Pg {
             return;
         }
         let Some(fetching) = self.fetching.remove(&request) else { return };
-        let request = fetching.request;
-        let damaged =
-            request.fetched.data.iter().any(|(_, result)| {
-                matches!(result, Err(StoreError::Checksum { .. } | StoreError::Io { .. }))
-            });
-        if damaged {
-            match self.try_repair(sh, ctx, request) {
-                None => return,
-                Some(request) => return self.run(sh, ctx, request, true),
-            }
-        }
-        self.run(sh, ctx, request, true);
+        let repairs = fetching.repairs;
+        self.resume(sh, ctx, fetching.request, repairs);
     }
 
-    /// The device lost what we need. Another copy has it, perhaps: the object
-    /// becomes missing, and the request waits until it is back.
-    fn try_repair<S: ObjectStore>(
+    /// What the request waited for is there, if only as an error.
+    fn resume<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        request: Box<Request>,
+        repairs: u64,
+    ) {
+        if let Some(request) = self.try_repair(sh, ctx, request, repairs) {
+            self.run(sh, ctx, request, true);
+        }
+    }
+
+    /// Back to the head of its object's queue, to begin again once that is possible.
+    pub(super) fn requeue<S: ObjectStore>(
         &mut self,
         sh: &mut Shared<S>,
         ctx: &mut Ctx<'_>,
         mut request: Box<Request>,
-    ) -> Option<Box<Request>> {
-        let id = self.object_id(&request.object);
-        let in_flight = self.objects.get(&request.object).is_some_and(|q| q.writes > 0);
-        let version = match exec::ObjectInfo::load(&sh.store, &id) {
-            Ok(Some(info)) if !in_flight => info.version,
-            _ => return Some(request),
-        };
-        if !self.has_other_source(&request.object) {
-            return Some(request);
-        }
-        tracing::warn!(pg = %self.id, object = %request.object.name, "damaged on the device: repairing from a replica");
-        sh.counters.repaired += 1;
-        request.fetched = Default::default();
+    ) {
         self.unlock(&request);
+        request.fetched = Default::default();
         let object = request.object.clone();
         self.objects.entry(object.clone()).or_default().queue.push_front(request);
-        self.mark_missing(sh, &object, version);
         self.want_object(sh, ctx, &object);
-        None
+    }
+
+    /// Waits for metadata, holding its object.
+    pub(super) fn wait_metadata<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        request: Box<Request>,
+        error: &StoreError,
+    ) {
+        let id = request.id;
+        sh.wait_load(error, Load::Request { pg: self.id, request: id });
+        self.fetching.insert(id, Fetching { request, outstanding: 1, repairs: self.repairs });
     }
 
     fn finish<S: ObjectStore>(
@@ -423,6 +425,12 @@ impl Pg {
                 Some(errno) => self.reply_error(sh, request, errno),
                 None => self.discard(sh, request),
             }
+        } else if let Effect::Change(change) = &outcome.effect
+            && let Some(osd) = sh.who_lacks_room(&self.targets, space::cost_of(&change.mutations))
+        {
+            sh.counters.refused_full += 1;
+            tracing::debug!(pg = %self.id, %osd, "no room for a write");
+            self.reply_error(sh, request, Errno::ENOSPC);
         } else {
             match outcome.effect {
                 Effect::None => self.reply_read(sh, request, outcome),
@@ -532,6 +540,7 @@ impl Pg {
         #[allow(clippy::vec_box, reason = "they are boxed when they come and when they go on")]
         let mut all: Vec<Box<Request>> = Vec::new();
         for write in self.in_flight.drain(..) {
+            sh.in_flight_bytes -= write.cost;
             all.extend(write.request);
             all.extend(write.duplicates);
         }
@@ -560,6 +569,42 @@ impl Pg {
             self.discard(sh, request);
         }
         sh.laggy.remove(&self.id);
+    }
+
+    /// Nobody can be served until OSDs come back.
+    pub fn wants_backoff<S: ObjectStore>(&self, sh: &Shared<S>) -> bool {
+        self.is_primary(sh)
+            && match self.phase {
+                Phase::Down | Phase::Incomplete => true,
+                Phase::Active => !self.has_min_size(sh),
+                _ => false,
+            }
+    }
+
+    /// Not able to serve yet: those who back off need not come back to wait here.
+    pub fn keeps_backoff<S: ObjectStore>(&self, sh: &Shared<S>) -> bool {
+        self.is_primary(sh) && (self.phase != Phase::Active || !self.has_min_size(sh))
+    }
+
+    /// Drops what these sessions wait for; returns the sessions. They send it again.
+    pub fn drop_waiting_of<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        of: impl Fn(wire::messages::SessionId) -> bool,
+    ) -> BTreeSet<wire::messages::SessionId> {
+        let mut sessions = BTreeSet::new();
+        self.waiting.retain(|request| match request.session().filter(|session| of(*session)) {
+            Some(session) => {
+                release(sh, request);
+                sessions.insert(session);
+                false
+            }
+            None => true,
+        });
+        if self.waiting.is_empty() {
+            sh.laggy.remove(&self.id);
+        }
+        sessions
     }
 
     /// A session has ended: what has not started is not wanted any more.

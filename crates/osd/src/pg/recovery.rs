@@ -5,6 +5,7 @@
 //! durable, so that a receiver never holds half an object under its name.
 //! Objects that clients wait for come first.
 
+use super::repair::is_damage;
 use super::{Pg, Phase};
 use crate::action::Ctx;
 use crate::exec::{self, InfoError};
@@ -44,7 +45,13 @@ pub struct Pushing {
     omap_done: bool,
     /// The part being read from the device.
     building: Option<(Push, usize)>,
+    /// Metadata is being loaded for the next part.
+    loading: bool,
     last_sent: bool,
+    /// When anything was last done for it.
+    since: Time,
+    /// [`Pg::repairs`] when it began.
+    repairs: u64,
 }
 
 enum Built {
@@ -67,6 +74,8 @@ impl Pg {
         self.peers_missing = false;
         self.wanted.clear();
         self.unfound.clear();
+        self.damaged.clear();
+        self.unrepairable.clear();
         self.pushing.clear();
         self.receiving.clear();
     }
@@ -78,7 +87,7 @@ impl Pg {
         self.recover_more(sh, ctx);
     }
 
-    fn note_peers_missing(&mut self) {
+    pub(super) fn note_peers_missing(&mut self) {
         self.peers_missing =
             self.targets.iter().any(|osd| self.peers.get(osd).is_some_and(|c| !c.missing.is_empty()));
     }
@@ -110,7 +119,7 @@ impl Pg {
         self.recover_more(sh, ctx);
     }
 
-    fn is_degraded(&self, object: &HObject) -> bool {
+    pub(super) fn is_degraded(&self, object: &HObject) -> bool {
         self.missing.contains(object)
             || self.targets.iter().any(|osd| self.peers.get(osd).is_some_and(|c| c.missing.contains(object)))
     }
@@ -120,18 +129,28 @@ impl Pg {
         if self.phase != Phase::Active {
             return;
         }
-        // Clients' objects may use as much again as everything else.
-        while sh.recovering < 2 * sh.config.recovery_ops_max
-            && let Some(object) = self.wanted.pop_first()
-        {
-            self.recover(sh, ctx, object);
-        }
-        while sh.recovering < sh.config.recovery_ops_max {
-            let Some(object) = self.next_degraded() else { break };
-            self.recover(sh, ctx, object);
+        // Tried again when time has passed.
+        if !self.is_recovery_too_full(sh) {
+            // Clients' objects may use as much again as everything else.
+            while sh.recovering < 2 * sh.config.recovery_ops_max
+                && let Some(object) = self.wanted.pop_first()
+            {
+                self.recover(sh, ctx, object);
+            }
+            while sh.recovering < sh.config.recovery_ops_max {
+                let Some(object) = self.next_degraded() else { break };
+                self.recover(sh, ctx, object);
+            }
         }
         self.continue_backfills(sh, ctx);
         self.check_recovered(sh, ctx);
+    }
+
+    /// Somebody who lacks objects has no room for them.
+    pub(super) fn is_recovery_too_full<S: ObjectStore>(&self, sh: &Shared<S>) -> bool {
+        let lacks = |osd: &OsdId| self.peers.get(osd).is_some_and(|copy| !copy.missing.is_empty());
+        (!self.missing.is_empty() && sh.is_failsafe_full(sh.me()))
+            || (self.peers_missing && self.targets.iter().any(|osd| lacks(osd) && sh.is_failsafe_full(*osd)))
     }
 
     /// Somebody may have now what nobody had.
@@ -185,14 +204,7 @@ impl Pg {
         sources.into_iter().map(|(_, osd)| osd).collect()
     }
 
-    pub(super) fn has_other_source(&self, object: &HObject) -> bool {
-        let has = |copy: &super::PeerCopy| {
-            copy.info.as_ref().is_some_and(|i| *object <= i.last_backfill) && !copy.missing.contains(object)
-        };
-        self.targets.iter().any(|osd| self.peers.get(osd).is_some_and(has))
-    }
-
-    fn pull<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, object: &HObject) {
+    pub(super) fn pull<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, object: &HObject) {
         let Some(need) = self.missing.need(object) else { return };
         let sources = self.sources(object, need);
         let Some(recovering) = self.recovering.get_mut(object) else { return };
@@ -206,9 +218,12 @@ impl Pg {
                 sh.send_pg(ctx, from, self.header(sh), Pull { object: object.clone(), need });
             }
             None => {
-                tracing::warn!(pg = %self.id, object = %object.name, %need, "no copy found");
                 self.recovering.remove(object);
                 sh.recovering -= 1;
+                if self.is_damaged_here(sh, object, need) {
+                    return self.give_up_repair(sh, ctx, object);
+                }
+                tracing::warn!(pg = %self.id, object = %object.name, %need, "no copy found");
                 self.unfound.insert(object.clone());
             }
         }
@@ -221,8 +236,11 @@ impl Pg {
             .copied()
             .filter(|osd| self.peers.get(osd).is_some_and(|c| c.missing.contains(object)))
             .collect();
-        for osd in &lacking {
-            self.start_push(sh, ctx, *osd, object.clone());
+        // A backfill that found the object damaged waits for it, too.
+        let backfilled = self.backfills.iter().filter(|(_, b)| b.is_pushing(object)).map(|(osd, _)| *osd);
+        let backfilled: Vec<OsdId> = backfilled.filter(|osd| !lacking.contains(osd)).collect();
+        for osd in lacking.into_iter().chain(backfilled) {
+            self.start_push(sh, ctx, osd, object.clone());
         }
         self.check_object(sh, ctx, object);
     }
@@ -260,7 +278,10 @@ impl Pg {
             omap_after: None,
             omap_done: false,
             building: None,
+            loading: false,
             last_sent: false,
+            since: ctx.now,
+            repairs: self.repairs,
         };
         self.pushing.insert(id, push);
         self.send_part(sh, ctx, id);
@@ -270,27 +291,28 @@ impl Pg {
         match self.build_part(sh, id) {
             Ok(Built::Going) => self.send_if_built(sh, ctx, id),
             Ok(Built::Wait) => {}
-            Ok(Built::Failed) => self.push_failed(sh, ctx, id),
+            Ok(Built::Failed) => self.push_failed(sh, ctx, id, false),
             Err(error) => {
                 tracing::warn!(pg = %self.id, %error, "cannot read an object to recover from");
-                self.push_failed(sh, ctx, id);
+                self.push_failed(sh, ctx, id, false);
             }
         }
     }
 
     fn build_part<S: ObjectStore>(&mut self, sh: &mut Shared<S>, id: u64) -> Result<Built, StoreError> {
         let Some(mut push) = self.pushing.remove(&id) else { return Ok(Built::Going) };
-        let result = self.build(sh, id, &mut push);
-        self.pushing.insert(id, push);
-        match result {
-            Err(error @ StoreError::Pending(_)) => {
-                sh.wait_load(&error, Load::Background { pg: self.id });
-                Ok(Built::Wait)
-            }
-            other => other,
+        let mut result = self.build(sh, id, &mut push);
+        push.loading = false;
+        if let Err(error @ StoreError::Pending(_)) = &result {
+            sh.wait_load(error, Load::Background { pg: self.id });
+            push.loading = true;
+            result = Ok(Built::Wait);
         }
+        self.pushing.insert(id, push);
+        result
     }
 
+    /// An error leaves the push as it was.
     fn build<S: ObjectStore>(
         &mut self,
         sh: &mut Shared<S>,
@@ -303,47 +325,52 @@ impl Pg {
             Err(InfoError::Store(error)) => return Err(error),
             Ok(None) | Err(_) => return Ok(Built::Failed),
         };
-        if push.part == 0 {
-            push.version = info.version;
-            push.size = sh.store.stat(&object)?.map_or(0, |s| s.size);
-        } else if push.version != info.version {
-            return Ok(Built::Failed);
-        }
+        let size = match push.part {
+            0 => sh.store.stat(&object)?.map_or(0, |s| s.size),
+            _ if push.version != info.version => return Ok(Built::Failed),
+            _ => push.size,
+        };
         let mut message = Push {
             object: push.object.clone(),
-            version: push.version,
+            version: info.version,
             part: push.part,
             last: false,
-            size: push.size,
+            size,
             data: Vec::new(),
             xattrs: BTreeMap::new(),
             omap_header: Bytes::new(),
             omap: BTreeMap::new(),
+            repair: self.damaged.get(&push.object).is_some_and(|at| at.contains(&push.to)),
         };
         if push.part == 0 {
             message.xattrs = sh.store.xattrs(&object)?;
             message.omap_header = sh.store.omap_header(&object)?;
         }
-        let window = sh.config.recovery_chunk_len.min(push.size - push.data_pos);
+        let window = sh.config.recovery_chunk_len.min(size - push.data_pos);
         let extents =
             if window > 0 { sh.store.data_extents(&object, push.data_pos, window)? } else { Vec::new() };
         let data_end = push.data_pos + window;
         let mut omap_after = push.omap_after.clone();
         let mut omap_done = push.omap_done;
-        if data_end == push.size && !omap_done {
+        if data_end == size && !omap_done {
             let page = sh.store.omap_list(&object, omap_after.as_deref(), &[], OMAP_PAGE)?;
             omap_done = page.len() < OMAP_PAGE;
             omap_after = page.last().map(|(key, _)| key.clone()).or(omap_after);
             message.omap = page.into_iter().collect();
         }
-        message.last = data_end == push.size && omap_done;
-        let mut outstanding = 0;
+        message.last = data_end == size && omap_done;
+        let mut fetches = Vec::with_capacity(extents.len());
         for (offset, len) in extents {
-            let fetch = sh.store.read(&object, offset, len)?;
-            sh.fetches.insert(fetch, Fetch::Push { pg: self.id, push: id, index: message.data.len() });
+            // An error part-way: nobody waits for what was begun.
+            fetches.push(sh.store.read(&object, offset, len)?);
             message.data.push((offset, Bytes::new()));
-            outstanding += 1;
         }
+        let outstanding = fetches.len();
+        for (index, fetch) in fetches.into_iter().enumerate() {
+            sh.fetches.insert(fetch, Fetch::Push { pg: self.id, push: id, index });
+        }
+        push.version = info.version;
+        push.size = size;
         push.data_pos = data_end;
         push.omap_after = omap_after;
         push.omap_done = omap_done;
@@ -358,6 +385,7 @@ impl Pg {
             return;
         }
         let Some((message, _)) = push.building.take() else { return };
+        push.since = ctx.now;
         self.stats.recovered_bytes += message.data.iter().map(|(_, b)| b.len() as u64).sum::<u64>();
         let to = push.to;
         sh.send_pg(ctx, to, self.header(sh), message);
@@ -381,30 +409,30 @@ impl Pg {
                 self.send_if_built(sh, ctx, id);
             }
             Err(error) => {
-                tracing::warn!(pg = %self.id, object = %push.object.name, %error, "damaged on the device");
-                self.push_failed(sh, ctx, id);
+                let (object, to) = (push.object.clone(), push.to);
+                if push.repairs != self.repairs {
+                    // Perhaps it was read before it was replaced.
+                    return self.start_push(sh, ctx, to, object);
+                }
+                self.note_read_error(sh, &object, &error);
+                self.push_failed(sh, ctx, id, is_damage(&error));
             }
         }
     }
 
     /// We do not have what we are to send.
-    fn push_failed<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, id: u64) {
+    fn push_failed<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, id: u64, damaged: bool) {
         let Some(push) = self.pushing.remove(&id) else { return };
         if self.phase != Phase::Active {
             // Asked by the primary, which knows other sources.
             let need = push.version;
-            sh.send_pg(ctx, push.to, self.header(sh), PullFailed { object: push.object, need });
+            sh.send_pg(ctx, push.to, self.header(sh), PullFailed { object: push.object, need, damaged });
             return;
         }
-        let id = self.object_id(&push.object);
-        match exec::ObjectInfo::load(&sh.store, &id) {
+        match push.version {
             // Our own copy is damaged: get it from another, then go on.
-            Ok(Some(info)) if self.has_other_source(&push.object) => {
-                self.mark_missing(sh, &push.object, info.version);
-                match self.recovering.contains_key(&push.object) {
-                    true => self.pull(sh, ctx, &push.object),
-                    false => self.want_object(sh, ctx, &push.object),
-                }
+            version if version != EVersion::ZERO && !self.unrepairable.contains(&push.object) => {
+                self.repair(sh, ctx, &push.object, version);
             }
             _ => {
                 tracing::error!(pg = %self.id, object = %push.object.name, "no good copy to recover from");
@@ -414,20 +442,6 @@ impl Pg {
                 self.unfound.insert(push.object);
             }
         }
-    }
-
-    pub(super) fn mark_missing<S: ObjectStore>(
-        &mut self,
-        sh: &mut Shared<S>,
-        object: &HObject,
-        need: EVersion,
-    ) {
-        self.missing.0.insert(object.clone(), need);
-        let mut records = self.records();
-        records.missing(object, need);
-        let mut txn = Transaction::new();
-        records.into_txn(&mut txn);
-        sh.must_queue(txn, Commit::Silent);
     }
 
     pub(super) fn on_push_ack<S: ObjectStore>(
@@ -458,6 +472,9 @@ impl Pg {
         if let Some(copy) = self.peers.get_mut(&from) {
             copy.missing.0.remove(&ack.object);
         }
+        if let Some(at) = self.damaged.get_mut(&ack.object) {
+            at.remove(&from);
+        }
         self.check_object(sh, ctx, &ack.object);
         self.on_backfill_pushed(sh, ctx, from, &ack.object);
     }
@@ -479,7 +496,7 @@ impl Pg {
         }
         let has = matches!(&ours, Ok(Some(info)) if info.version == pull.need);
         if !has || self.missing.contains(&pull.object) {
-            let failed = PullFailed { object: pull.object, need: pull.need };
+            let failed = PullFailed { object: pull.object, need: pull.need, damaged: false };
             return sh.send_pg(ctx, from, self.header(sh), failed);
         }
         self.start_push(sh, ctx, from, pull.object);
@@ -492,6 +509,9 @@ impl Pg {
         from: OsdId,
         failed: PullFailed,
     ) {
+        if failed.damaged {
+            self.note_damaged_copy(from, &failed.object, failed.need);
+        }
         let Some(recovering) = self.recovering.get_mut(&failed.object) else { return };
         if recovering.pull_from == Some(from) {
             recovering.tried.insert(from);
@@ -515,7 +535,7 @@ impl Pg {
         let missed = self.missing.need(&push.object) == Some(push.version);
         let primary = self.placement.primary == Some(from);
         let backfilled = primary && self.info.is_incomplete() && push.object > self.info.last_backfill;
-        if !(missed && (pulled || primary)) && !backfilled {
+        if !(missed && (pulled || primary)) && !backfilled && !(primary && push.repair) {
             if primary && !self.missing.contains(&push.object) && push.last {
                 // It is here already: the acknowledgement was lost.
                 let ack = PushAck { object: push.object, version: push.version, part: push.part };
@@ -553,6 +573,12 @@ impl Pg {
         if push.last {
             self.receiving.remove(&push.object);
             self.missing.0.remove(&push.object);
+            self.repairs += 1;
+            let me = sh.me();
+            if self.damaged.get_mut(&push.object).is_some_and(|at| at.remove(&me)) || push.repair {
+                sh.counters.repaired += 1;
+                tracing::info!(osd = %sh.me(), pg = %self.id, object = %push.object.name, "repaired from another copy");
+            }
         } else {
             self.receiving.insert(push.object, (push.version, push.part + 1));
         }
@@ -599,7 +625,8 @@ impl Pg {
     ) {
         let object = ack.object.clone();
         sh.send_pg(ctx, from, self.header(sh), ack);
-        if !last || self.phase != Phase::Active {
+        // Damaged again already: another copy is on its way.
+        if !last || self.phase != Phase::Active || self.missing.contains(&object) {
             return;
         }
         // Ours at last: reads may go on, and the others get it.
@@ -637,13 +664,8 @@ impl Pg {
 
     /// Metadata is there, or time has passed.
     pub fn retry_recovery<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
-        let idle: Vec<u64> = self
-            .pushing
-            .iter()
-            .filter(|(_, p)| p.building.is_none() && p.part == 0 && p.version == EVersion::ZERO)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in idle {
+        let loading: Vec<u64> = self.pushing.iter().filter(|(_, p)| p.loading).map(|(id, _)| *id).collect();
+        for id in loading {
             self.send_part(sh, ctx, id);
         }
         let limit = sh.config.retry_interval * 10;
@@ -654,9 +676,17 @@ impl Pg {
         let stuck: Vec<HObject> = self
             .recovering
             .iter()
-            .filter(|(_, r)| r.pull_from.is_some() && ctx.now.since(r.since) > limit)
+            .filter(|(o, r)| {
+                (r.pull_from.is_some() || self.missing.contains(o)) && ctx.now.since(r.since) > limit
+            })
             .map(|(o, _)| o.clone())
             .collect();
+        // The receiver may have had no room for it.
+        let unanswered = self.pushing.values().filter(|p| p.building.is_none() && !p.loading);
+        let unanswered = unanswered.filter(|p| self.is_active() && ctx.now.since(p.since) > limit);
+        for (to, object) in unanswered.map(|p| (p.to, p.object.clone())).collect::<Vec<_>>() {
+            self.start_push(sh, ctx, to, object);
+        }
         for object in stuck {
             // Asking the same source twice does no harm.
             self.pull(sh, ctx, &object);

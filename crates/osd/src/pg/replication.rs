@@ -19,6 +19,7 @@ use crate::action::Ctx;
 use crate::exec::{Effect, Outcome};
 use crate::peer::{self, PgHeader};
 use crate::shared::{Commit, Shared};
+use crate::space;
 use base::Time;
 use bytes::Bytes;
 use store::{ObjectStore, StoreError, Transaction};
@@ -44,6 +45,8 @@ pub struct InFlight {
     pub duplicates: Vec<Box<Request>>,
     /// To all targets, for the last time.
     sent: Time,
+    /// Bytes of a device, at most.
+    pub cost: u64,
     prev: EVersion,
     entry: LogEntry,
     entry_bytes: Bytes,
@@ -106,12 +109,17 @@ impl Pg {
             true => Vec::new(),
             false => peer::encode_repl(&self.header(sh), prev, &entry, &entry_bytes, Some(&mutations)),
         };
+        let cost = space::cost_of(&mutations);
         let mut txn = Transaction { ops: mutations };
         if let Err(error) = self.append(sh, entry.clone(), entry_bytes.clone(), &mut txn) {
             let object = request.object.clone();
             tracing::error!(pg = %self.id, %error, "write refused by the store");
             self.reply_error(sh, request, error.errno());
             return self.pump_object(sh, ctx, &object);
+        }
+        if !self.unrepairable.is_empty() && kind != EntryKind::Error {
+            // Perhaps overwritten: if not, the next read finds out.
+            self.unrepairable.remove(&entry.object);
         }
         self.objects.entry(entry.object.clone()).or_default().writes += 1;
         let mut write = InFlight {
@@ -120,6 +128,7 @@ impl Pg {
             request: Some(request),
             duplicates: Vec::new(),
             sent: ctx.now,
+            cost,
             prev,
             entry,
             entry_bytes,
@@ -128,6 +137,7 @@ impl Pg {
             result,
             ops,
         };
+        sh.in_flight_bytes += cost;
         self.replicate(sh, ctx, &mut write);
         if sh.config.sabotage.ack_before_commit {
             self.answer(sh, &mut write);
@@ -268,6 +278,7 @@ impl Pg {
         while self.in_flight.front().is_some_and(|w| w.version <= everywhere) {
             let Some(mut write) = self.in_flight.pop_front() else { return };
             self.acked = write.version;
+            sh.in_flight_bytes -= write.cost;
             self.answer(sh, &mut write);
             for duplicate in write.duplicates {
                 self.reply_recorded(sh, duplicate, write.version);

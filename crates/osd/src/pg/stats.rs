@@ -60,9 +60,18 @@ impl Pg {
             } else if !self.missing.is_empty() || self.peers_missing {
                 state |= pg_state::RECOVERY_WAIT;
             }
+            if self.is_recovery_too_full(sh) {
+                state |= pg_state::RECOVERY_TOOFULL;
+            }
+            if self.is_backfill_too_full(sh) {
+                state |= pg_state::BACKFILL_TOOFULL;
+            }
             if self.is_backfilling() {
                 let working = self.backfills.values().any(|b| b.slots() > 0);
                 state |= if working { pg_state::BACKFILLING } else { pg_state::BACKFILL_WAIT };
+            }
+            if !self.unrepairable.is_empty() {
+                state |= pg_state::INCONSISTENT;
             }
             if !self.unfound.is_empty() {
                 state |= pg_state::RECOVERY_UNFOUND;

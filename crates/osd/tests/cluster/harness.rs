@@ -12,7 +12,7 @@ use crush::FailureDomain;
 use crush::placement::pg_to_up_acting;
 use osd::{Action, Channel, Ctx, DownReason, Osd, OsdConfig};
 use std::collections::{BTreeMap, BTreeSet};
-use store::MemStore;
+use store::{FetchId, MemStore, PendingStore};
 use wire::maps::{OsdMap, OsdMapIncremental, OsdState, OsdXInfo, PgPool, PoolFlags, placement_hash};
 use wire::messages::osd_op::{ExtentArgs, OpCode, flags};
 use wire::messages::*;
@@ -30,14 +30,15 @@ enum Event {
     FromMon { osd: usize, life: u64, maps: MOsdMap },
     MonCommit,
     ToOsd { osd: usize, life: u64, message: Outgoing },
-    Reply { life: u64, osd: usize, message: Outgoing },
+    Reply { life: u64, osd: usize, client: usize, message: Outgoing },
     ClientMap { epoch: Epoch },
     Store { osd: usize, life: u64 },
+    Loaded { osd: usize, life: u64, load: FetchId },
     Wake { osd: usize, life: u64 },
 }
 
 pub struct Node {
-    pub osd: Osd<MemStore>,
+    pub osd: Osd<PendingStore<MemStore>>,
     pub life: u64,
     started: Time,
     woken_at: Time,
@@ -79,6 +80,8 @@ pub struct Client {
     sessions: BTreeSet<(usize, u64)>,
     /// Does not follow new maps: keeps talking to whom it knew.
     pub frozen: bool,
+    /// OSD, its life, PG.
+    pub backoffs: BTreeSet<(usize, u64, PgId)>,
 }
 
 pub struct World {
@@ -96,6 +99,8 @@ pub struct World {
     fsid: Uuid,
     next_life: u64,
     pub tweak: fn(&mut OsdConfig),
+    /// Of a hundred pieces of metadata, so many must be loaded first.
+    pub pending_percent: u64,
     pub fatal: Vec<String>,
     order: BTreeMap<(u8, usize, u64), Time>,
 }
@@ -149,6 +154,7 @@ impl World {
             fsid,
             next_life: 1,
             tweak,
+            pending_percent: 0,
             fatal: Vec::new(),
             order: BTreeMap::new(),
         };
@@ -184,7 +190,7 @@ impl World {
         config.hb_addrs = addr(6802);
         (self.tweak)(&mut config);
         let node = Node {
-            osd: Osd::new(config, store),
+            osd: Osd::new(config, PendingStore::new(store, self.pending_percent, life)),
             life,
             started: self.now,
             woken_at: Time::MAX,
@@ -195,10 +201,18 @@ impl World {
         self.with(osd, |o, ctx| o.on_mon_open(ctx));
     }
 
+    /// From now on, of a hundred pieces of metadata so many must be loaded first.
+    pub fn make_metadata_absent(&mut self, percent: u64) {
+        self.pending_percent = percent;
+        for node in self.nodes.iter_mut().flatten() {
+            node.osd.store_mut().set_percent(percent);
+        }
+    }
+
     /// Power cut: what is not committed is lost, connections refuse.
     pub fn kill(&mut self, osd: usize) {
         let Some(mut node) = self.nodes[osd].take() else { return };
-        let mut store = std::mem::take(node.osd.store_mut());
+        let mut store = std::mem::take(node.osd.store_mut().inner_mut());
         store.crash();
         self.stores[osd] = Some(store);
         let links: Vec<(usize, usize)> =
@@ -411,6 +425,11 @@ impl World {
             }
             Event::FromMon { osd, life, maps } => {
                 if self.life(osd) == Some(life) && !self.is_cut(osd, MON) {
+                    // Sent before it had loaded what it knows: it asks from there by now.
+                    let knows = self.nodes[osd].as_ref().is_some_and(|n| n.osd.epoch().0 > 0);
+                    if knows && !maps.fulls.is_empty() {
+                        return self.publish(osd, true);
+                    }
                     let out = Outgoing::new(&maps, 0, Features::PACIFIC);
                     self.with(osd, |o, ctx| o.on_mon_message(ctx, incoming(out)));
                 }
@@ -434,8 +453,10 @@ impl World {
                     self.with(osd, |o, ctx| o.on_client_message(ctx, session, incoming(message)));
                 }
             }
-            Event::Reply { osd, life, message } => {
-                if self.life(osd) == Some(life) {
+            Event::Reply { osd, life, client, message } => {
+                if self.life(osd) == Some(life) && message.kind == MOsdBackoff::KIND {
+                    self.on_backoff(osd, life, client, message);
+                } else if self.life(osd) == Some(life) {
                     self.on_reply(message);
                 }
             }
@@ -453,11 +474,17 @@ impl World {
                 }
                 let node = self.nodes[osd].as_mut().unwrap();
                 node.store_pending = false;
-                let count = node.osd.store().held_count();
+                let count = node.osd.store().inner().held_count();
                 let some = 1 + self.random.below(count.max(1) as u64) as usize;
                 let node = self.nodes[osd].as_mut().unwrap();
-                node.osd.store_mut().commit_held(some);
+                node.osd.store_mut().inner_mut().commit_held(some);
                 self.with(osd, |o, ctx| o.on_store_events(ctx));
+            }
+            Event::Loaded { osd, life, load } => {
+                if self.life(osd) == Some(life) {
+                    self.nodes[osd].as_mut().unwrap().osd.store_mut().finish_load(load);
+                    self.with(osd, |o, ctx| o.on_store_events(ctx));
+                }
             }
             Event::Wake { osd, life } => {
                 if self.life(osd) == Some(life) {
@@ -469,17 +496,17 @@ impl World {
     }
 
     /// The OSD's own clock: clocks of different processes have nothing in common.
-    fn local(&self, osd: usize) -> Time {
+    pub fn local(&self, osd: usize) -> Time {
         let started = self.nodes[osd].as_ref().map_or(Time::ZERO, |n| n.started);
         Time(self.now.0 - started.0 + 5_000_000_000 * (osd as u64 + 1))
     }
 
-    fn life(&self, osd: usize) -> Option<u64> {
+    pub fn life(&self, osd: usize) -> Option<u64> {
         self.nodes[osd].as_ref().map(|n| n.life)
     }
 
     /// One call into a core, and everything that comes out of it.
-    pub fn with(&mut self, osd: usize, call: impl FnOnce(&mut Osd<MemStore>, &mut Ctx<'_>)) {
+    pub fn with(&mut self, osd: usize, call: impl FnOnce(&mut Osd<PendingStore<MemStore>>, &mut Ctx<'_>)) {
         let local = self.local(osd);
         let Some(node) = &mut self.nodes[osd] else { return };
         let mut ctx = Ctx {
@@ -491,6 +518,8 @@ impl World {
         // Reads answer at once, but through the queue like everything else.
         node.osd.on_store_events(&mut ctx);
         let life = node.life;
+        node.osd.store_mut().end_turn();
+        let loads: Vec<FetchId> = std::iter::from_fn(|| node.osd.store_mut().poll_load()).collect();
         let mut actions = Vec::new();
         while let Some(action) = node.osd.poll_action() {
             actions.push(action);
@@ -503,7 +532,7 @@ impl World {
         if schedule_wake {
             node.woken_at = wake_at;
         }
-        let schedule_store = node.osd.store().held_count() > 0 && !node.store_pending;
+        let schedule_store = node.osd.store().inner().held_count() > 0 && !node.store_pending;
         if schedule_store {
             node.store_pending = true;
         }
@@ -515,6 +544,10 @@ impl World {
             let delay = Duration::from_micros(50 + self.random.below(500));
             self.after(delay, Event::Store { osd, life });
         }
+        for load in loads {
+            let delay = Duration::from_micros(50 + self.random.below(500));
+            self.after(delay, Event::Loaded { osd, life, load });
+        }
         for action in actions {
             self.act(osd, life, action);
         }
@@ -524,7 +557,8 @@ impl World {
         let delay = self.delay();
         match action {
             Action::SendClient { session, message } => {
-                self.after_in_order((0, osd, session.0), delay, Event::Reply { life, osd, message });
+                let client = session.0 as usize;
+                self.after_in_order((0, osd, session.0), delay, Event::Reply { life, osd, client, message });
             }
             Action::SendMon(message) => {
                 self.after_in_order((1, osd, life), delay, Event::ToMon { osd, life, message });
@@ -756,7 +790,8 @@ impl World {
         let Some(pool) = map.pool(POOL) else { return };
         pending.op.pg = SpgId::replicated(pool.raw_hash_to_pg(POOL, pending.op.raw_hash));
         pending.op.epoch = epoch;
-        let primary = pg_to_up_acting(&map, &self.mon.crush, pending.op.pg.pg).acting_primary;
+        let pending_pg = pending.op.pg.pg;
+        let primary = pg_to_up_acting(&map, &self.mon.crush, pending_pg).acting_primary;
         pending.op.retry_attempt = pending.attempts;
         pending.attempts += 1;
         pending.target = None;
@@ -769,6 +804,10 @@ impl World {
         if map.client_addrs(primary) != Some(&node.osd.config().client_addrs) {
             return;
         }
+        if self.clients[client].backoffs.contains(&(osd, life, pending_pg)) {
+            return;
+        }
+        let Some(pending) = self.clients[client].pending.get_mut(&tid) else { return };
         pending.target = Some((osd, life));
         let message = Outgoing::new(&pending.op, tid, Features::PACIFIC);
         self.after_in_order((3, osd, client as u64), delay, Event::ToOsd { osd, life, message });
@@ -784,6 +823,25 @@ impl World {
     /// Sends again what is unanswered, as after a lost connection.
     pub fn resend(&mut self, client: usize) {
         self.retarget(client);
+    }
+
+    fn on_backoff(&mut self, osd: usize, life: u64, client: usize, message: Outgoing) {
+        let backoff: MOsdBackoff = incoming(message).decode(Features::PACIFIC).unwrap();
+        let key = (osd, life, backoff.pg.pg);
+        let c = &mut self.clients[client];
+        if backoff.op == BackoffOp::Block {
+            c.backoffs.insert(key);
+            let ack = MOsdBackoff { op: BackoffOp::AckBlock, ..backoff };
+            // The session is known by what carries it.
+            let message = Outgoing::new(&ack, (client as u64) << 32, Features::PACIFIC);
+            let delay = self.delay();
+            return self.after_in_order((3, osd, client as u64), delay, Event::ToOsd { osd, life, message });
+        }
+        assert!(c.backoffs.remove(&key), "unblocked what was not blocked");
+        let held = c.pending.iter().filter(|(_, p)| p.op.pg.pg == backoff.pg.pg);
+        for tid in held.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+            self.send_op(client, tid);
+        }
     }
 
     fn on_reply(&mut self, message: Outgoing) {
@@ -835,6 +893,14 @@ impl World {
         pool.raw_hash_to_pg(POOL, placement_hash(&ObjectLocator::pool(POOL), object))
     }
 
+    pub fn object_id(&self, object: &str) -> store::ObjectId {
+        let pg = self.pg_of(object);
+        let hash = placement_hash(&ObjectLocator::pool(POOL), object);
+        let object =
+            HObject { pool: POOL, hash, name: object.into(), snap: SnapId::HEAD, ..HObject::default() };
+        store::ObjectId { coll: store::CollId::Pg(pg), object }
+    }
+
     pub fn acting(&self, object: &str) -> Vec<usize> {
         let found = pg_to_up_acting(&self.mon.map, &self.mon.crush, self.pg_of(object));
         found.acting.osds().map(|o| o.0 as usize).collect()
@@ -851,7 +917,7 @@ impl World {
             let acting = pg_to_up_acting(&self.mon.map, &self.mon.crush, pg).acting;
             let mut copies = Vec::new();
             for osd in acting.osds() {
-                let store = self.nodes[osd.0 as usize].as_mut().unwrap().osd.store_mut();
+                let store = self.nodes[osd.0 as usize].as_mut().unwrap().osd.store_mut().inner_mut();
                 let coll = CollId::Pg(pg);
                 let mut copy = BTreeMap::new();
                 for object in store.list(coll, &HObject::default(), usize::MAX).unwrap() {

@@ -1,5 +1,8 @@
 //! Several OSD cores together: what clients and administrators may rely on.
 
+mod backoff;
+mod damage;
+mod full;
 mod harness;
 mod scenarios;
 mod torture;
@@ -15,7 +18,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// `OSD_TRACE=debug` shows what the cores log.
-fn trace() {
+pub fn trace() {
     if let Ok(filter) = std::env::var("OSD_TRACE") {
         let _ = tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).try_init();
     }
@@ -31,12 +34,30 @@ fn run_all(plan: impl Fn(u64) -> Plan) {
 
 #[test]
 fn faults_lose_nothing_with_three_copies() {
-    run_all(|seed| Plan { seed, osds: 4, size: 3, min_size: 2, steps: 300, tweak: |_| {}, wipe: false });
+    run_all(|seed| Plan {
+        seed,
+        osds: 4,
+        size: 3,
+        min_size: 2,
+        steps: 300,
+        tweak: |_| {},
+        wipe: false,
+        pending_percent: 0,
+    });
 }
 
 #[test]
 fn faults_lose_nothing_with_two_copies() {
-    run_all(|seed| Plan { seed, osds: 3, size: 2, min_size: 1, steps: 300, tweak: |_| {}, wipe: false });
+    run_all(|seed| Plan {
+        seed,
+        osds: 3,
+        size: 2,
+        min_size: 1,
+        steps: 300,
+        tweak: |_| {},
+        wipe: false,
+        pending_percent: 0,
+    });
 }
 
 #[test]
@@ -46,7 +67,36 @@ fn faults_lose_nothing_when_logs_are_short() {
         config.log_dups_max = 400;
         config.log_trim_batch = 2;
     };
-    run_all(|seed| Plan { seed, osds: 4, size: 3, min_size: 2, steps: 300, tweak: short, wipe: true });
+    run_all(|seed| Plan {
+        seed,
+        osds: 4,
+        size: 3,
+        min_size: 2,
+        steps: 300,
+        tweak: short,
+        wipe: true,
+        pending_percent: 0,
+    });
+}
+
+#[test]
+fn faults_lose_nothing_when_metadata_must_be_loaded() {
+    let short = |config: &mut osd::OsdConfig| {
+        config.log_entries_max = 6;
+        config.log_dups_max = 400;
+        config.log_trim_batch = 2;
+        config.recovery_chunk_len = 16;
+    };
+    run_all(|seed| Plan {
+        seed,
+        osds: 4,
+        size: 3,
+        min_size: 2,
+        steps: 300,
+        tweak: short,
+        wipe: true,
+        pending_percent: [10, 40, 80][seed as usize % 3],
+    });
 }
 
 /// The checks see what a broken build does; else they would prove nothing.
@@ -68,6 +118,7 @@ fn acknowledging_before_commit_is_caught() {
         steps: 300,
         tweak: broken,
         wipe: false,
+        pending_percent: 0,
     });
 }
 
@@ -82,6 +133,7 @@ fn forgetting_duplicates_is_caught() {
         steps: 300,
         tweak: broken,
         wipe: false,
+        pending_percent: 0,
     });
 }
 
@@ -96,5 +148,6 @@ fn reading_without_a_lease_is_caught() {
         steps: 400,
         tweak: broken,
         wipe: false,
+        pending_percent: 0,
     });
 }

@@ -31,11 +31,14 @@ pub struct Plan {
     pub tweak: fn(&mut OsdConfig),
     /// An OSD may come back without its data.
     pub wipe: bool,
+    /// See [`World::pending_percent`].
+    pub pending_percent: u64,
 }
 
 /// Returns what was violated.
 pub fn torture(plan: &Plan) -> Result<(), String> {
     let mut w = World::tweaked(plan.seed, plan.osds, plan.size, plan.min_size, 4, plan.tweak);
+    w.make_metadata_absent(plan.pending_percent);
     w.clients = (0..3).map(|_| Client::default()).collect();
     w.settle();
     let mut registers: BTreeMap<u64, Register> = BTreeMap::new();

@@ -52,7 +52,7 @@ fn a_damaged_range_fails_the_read_and_nothing_else() {
     bench.run(vec![write(0, b"0123456789")]);
     let range = DataRange { id: id("o"), offset: 0, len: 10 };
     let damage = StoreError::Checksum { object: "o".into(), offset: 0, device_offset: 7 };
-    let fetched = Fetched { data: vec![(range, Err(damage))], copies: Vec::new() };
+    let fetched = Fetched { data: vec![(range, Err(damage))], ..Fetched::default() };
     let outcome = bench.attempt(&request(vec![read(0, 0)]), &fetched).unwrap();
     assert_eq!((outcome.result, rvals(&outcome)), (-5, vec![-5]));
     let guarded = vec![extent(OpCode::CMPEXT, 0, 10, b"0123456789"), write(0, b"x")];

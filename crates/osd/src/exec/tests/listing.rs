@@ -135,3 +135,48 @@ fn the_plain_filter_passes_objects_with_that_very_value() {
     assert_eq!(filtered("what", "", "").result, -22);
     assert_eq!(filtered("parent", "", "").result, -95);
 }
+
+#[test]
+fn a_listing_gets_on_while_metadata_is_loaded_piece_by_piece() {
+    let bench = populated(100);
+    let even = |cursor: &HObject| {
+        let indata = encoded(|e| {
+            for text in ["pg", "filter", "plain", "_parity", "even"] {
+                e.string(text);
+            }
+            cursor.encode(e);
+        });
+        op(OpCode::PGNLS_FILTER, PgListArgs { count_max: 1000, start_epoch: 1 }.into_args(), &indata)
+    };
+    let mut store = store::PendingStore::new(bench.store.clone(), 30, 7);
+    let (mut cursor, mut names, mut waits) = (HObject::pg_start(PG.pool, PG.seed), Vec::new(), 0);
+    loop {
+        store.end_turn();
+        while let Some(load) = store.poll_load() {
+            store.finish_load(load);
+        }
+        while store.poll_event().is_some() {}
+        let mut request = request(vec![even(&cursor)]);
+        request.object.clear();
+        request.locator.nspace = "\u{1}".into();
+        let context = PgListContext { request: &request, pool: &bench.pool, pg: PG, coll: COLL };
+        match execute_pg_op(&context, &store) {
+            Ok(outcome) => {
+                let page = decode(&outcome);
+                assert!(page.handle > cursor, "an answer gets on");
+                names.extend(page.names);
+                cursor = page.handle;
+                if page.result == 1 {
+                    break;
+                }
+            }
+            Err(Need::Metadata(StoreError::Pending(_))) => waits += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let listed = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), listed), (50, 50));
+    assert!(waits > 0, "metadata was always there");
+}

@@ -145,6 +145,7 @@ impl Pg {
             if !member && !self.peers.contains_key(&from) {
                 // Too late to have a say, but it may have what is missing.
                 self.peers.insert(from, PeerCopy { info: notify.info, ..PeerCopy::default() });
+                self.unrepairable.clear();
                 self.search_again();
                 self.recover_more(sh, ctx);
             }
@@ -189,6 +190,7 @@ impl Pg {
         }
         if !self.prior.blocked_by.is_empty() {
             self.phase = Phase::Down;
+            sh.dirty.insert(self.id);
             return;
         }
         self.choose(sh, ctx);
@@ -196,7 +198,10 @@ impl Pg {
 
     fn choose<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
         match self.choose_acting(sh) {
-            Choice::Incomplete => self.phase = Phase::Incomplete,
+            Choice::Incomplete => {
+                self.phase = Phase::Incomplete;
+                sh.dirty.insert(self.id);
+            }
             Choice::OtherActing(want) => {
                 tracing::info!(pg = %self.id, ?want, acting = ?self.placement.acting, "asking for another acting set");
                 sh.request_pg_temp(self.id, want.clone());
@@ -375,6 +380,7 @@ impl Pg {
             return;
         }
         self.phase = Phase::Active;
+        sh.dirty.insert(self.id);
         self.acked = self.info.last_update;
         self.readable_from = self.prior_leases_end(sh, ctx.now);
         let history = &mut self.info.history;
