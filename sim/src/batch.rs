@@ -103,7 +103,8 @@ impl Batch {
     pub fn summary(&self) -> String {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
-             {} duplicates recognised, {} ranges backfilled, {} checkpoints",
+             {} duplicates recognised, {} ranges backfilled, {} checkpoints, \
+             {} waits for metadata, {} of {} damaged objects repaired",
             self.seeds,
             self.failed.len(),
             self.operations,
@@ -112,7 +113,10 @@ impl Batch {
             self.simulated.as_secs_f64(),
             self.coverage.duplicates,
             self.coverage.backfilled_ranges,
-            self.coverage.checkpoints
+            self.coverage.checkpoints,
+            self.coverage.pending,
+            self.coverage.repaired,
+            self.coverage.damaged
         )
     }
 }

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use store::{Engine, Identity, Options};
+use store::{Engine, Identity, Options, PendingStore};
 use tracing::debug;
 use wire::types::{EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
 
@@ -51,6 +51,8 @@ pub struct ClusterPlan {
     /// Seconds of silence that the monitor wants before it believes reports.
     pub grace_s: u64,
     pub workload: WorkloadPlan,
+    /// Of a hundred pieces of metadata that an OSD asks its store for, so many must be loaded first.
+    pub pending_percent: u64,
     pub sabotage: Sabotage,
 }
 
@@ -89,6 +91,7 @@ impl ClusterPlan {
                 operations,
                 think_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX) / operations as u64,
             },
+            pending_percent: 0,
             sabotage: Sabotage::default(),
         }
     }
@@ -105,7 +108,7 @@ impl ClusterPlan {
 /// Any daemon.
 pub enum SimNode {
     Mon(Box<MonNode<MemMapStore>>),
-    Osd(Box<OsdNode<Engine>>),
+    Osd(Box<OsdNode<PendingStore<Engine>>>),
     Client(Box<ClientNode<ModelWorkload>>),
     Operator(Box<ClientNode<Operator>>),
 }
@@ -156,6 +159,12 @@ pub struct Coverage {
     pub backfilled_ranges: u64,
     /// Checkpoints that the stores took.
     pub checkpoints: u64,
+    /// Answers of stores that metadata had to be loaded first.
+    pub pending: u64,
+    /// Objects that the run damaged on a device.
+    pub damaged: u64,
+    /// Objects that OSDs found damaged and repaired.
+    pub repaired: u64,
 }
 
 impl Coverage {
@@ -163,6 +172,9 @@ impl Coverage {
         self.duplicates += other.duplicates;
         self.backfilled_ranges += other.backfilled_ranges;
         self.checkpoints += other.checkpoints;
+        self.pending += other.pending;
+        self.damaged += other.damaged;
+        self.repaired += other.repaired;
     }
 }
 
@@ -171,6 +183,8 @@ pub struct SimCluster {
     pub plan: ClusterPlan,
     pub history: SharedHistory,
     pub coverage: Coverage,
+    /// The OSD whose device has lost data.
+    damaged: Option<usize>,
     mon: NodeId,
     osds: Vec<NodeId>,
     clients: Vec<NodeId>,
@@ -205,6 +219,7 @@ impl SimCluster {
             plan,
             history,
             coverage,
+            damaged: None,
             mon,
             osds,
             clients,
@@ -306,7 +321,8 @@ impl SimCluster {
         let options = plan.store_options();
         let info = self.world.disk_mut(id).expect("OSDs have devices").info();
         let engine = Engine::open(info, Some((FSID, whoami)), options);
-        let node = OsdNode::new(config, engine, vec![self.mon_addr()]);
+        let store = PendingStore::new(engine, plan.pending_percent, u64::from(nonce));
+        let node = OsdNode::new(config, store, vec![self.mon_addr()]);
         let listen = [CLIENT_PORT, CLUSTER_PORT].map(|port| SocketAddr::new(ip, port));
         self.world.start(id, SimNode::Osd(Box::new(node)), &listen);
         debug!(osd, "started");
@@ -318,14 +334,35 @@ impl SimCluster {
             let counters = osd.counters();
             self.coverage.duplicates += counters.duplicates;
             self.coverage.backfilled_ranges += counters.backfilled_ranges;
+            self.coverage.pending += osd.store().answered_pending();
+            self.coverage.repaired += counters.repaired;
         }
+    }
+
+    /// Flips a bit in the data of about every second object of one OSD, stopped
+    /// for that, and starts it again. Only ever done to one OSD in a run, when
+    /// all copies of everything are there: never are all copies of an object damaged.
+    pub fn damage_osd(&mut self, osd: usize, random: &mut Random) -> Result<(), String> {
+        self.kill_osd(osd, false);
+        self.damaged = Some(osd);
+        let options = self.plan.store_options();
+        let disk = self.world.disk_mut(self.osds[osd]).expect("OSDs have devices");
+        let places = offline::data_places(disk, options)?;
+        for at in places {
+            if random.chance(1, 2) {
+                disk.flip_bit_at(at, random);
+                self.coverage.damaged += 1;
+            }
+        }
+        self.start_osd(osd);
+        Ok(())
     }
 
     /// What a stopped OSD's device holds.
     pub fn content_of(&mut self, osd: usize) -> Result<BTreeMap<PgId, PgContent>, String> {
         let options = self.plan.store_options();
         let disk = self.world.disk_mut(self.osds[osd]).expect("OSDs have devices");
-        let (content, checkpoints) = replicas::content(disk, options)?;
+        let (content, checkpoints) = replicas::content(disk, options, self.damaged == Some(osd))?;
         self.coverage.checkpoints += checkpoints;
         Ok(content)
     }

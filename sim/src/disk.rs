@@ -176,6 +176,13 @@ impl SimDisk {
             return false;
         }
         let page = candidates[random.below(candidates.len() as u64) as usize];
+        self.flip_bit_at(page * PAGE, random);
+        true
+    }
+
+    /// Flips one bit of the page at this offset.
+    pub fn flip_bit_at(&mut self, offset: u64, random: &mut Random) {
+        let page = offset / PAGE;
         let bit = random.below(PAGE * 8);
         for pages in [&mut self.current, &mut self.durable] {
             if let Some(data) = pages.get_mut(&page) {
@@ -184,7 +191,6 @@ impl SimDisk {
                 *data = Bytes::from(flipped);
             }
         }
-        true
     }
 }
 

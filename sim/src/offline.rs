@@ -4,7 +4,8 @@
 use crate::disk::SimDisk;
 use bytes::Bytes;
 use env::{DiskOp, DiskRequest, DiskResult};
-use store::{Engine, FetchId, Identity, ObjectId, ObjectStore, Options, StoreError, StoreEvent};
+use store::{CollId, Engine, FetchId, Identity, ObjectId, ObjectStore, Options, StoreError, StoreEvent};
+use wire::types::HObject;
 
 /// Carries out everything that the engine asks of its device, at once.
 fn settle(engine: &mut Engine, disk: &mut SimDisk) {
@@ -35,6 +36,28 @@ pub fn format(disk: &mut SimDisk, identity: Identity, options: Options) {
     let mut engine = Engine::format(disk.info(), identity, options);
     settle(&mut engine, disk);
     assert!(engine.is_open(), "a new device takes a store: {:?}", engine.open_error());
+}
+
+/// One place on the device for each object with data, once all of it is at its place.
+pub fn data_places(disk: &mut SimDisk, options: Options) -> Result<Vec<u64>, String> {
+    let mut engine = Engine::open(disk.info(), None, options);
+    settle(&mut engine, disk);
+    engine.checkpoint();
+    settle(&mut engine, disk);
+    if !engine.is_idle() {
+        return Err("a store that was stopped takes no checkpoint".into());
+    }
+    let store = OfflineStore { engine, disk };
+    let mut places = Vec::new();
+    for coll in store.engine.collections().into_iter().filter(|coll| *coll != CollId::Meta) {
+        let objects = store.engine.list(coll, &HObject::default(), usize::MAX).map_err(|e| e.to_string())?;
+        places.extend(
+            objects
+                .into_iter()
+                .filter_map(|object| store.engine.device_offset(&ObjectId { coll, object }, 0)),
+        );
+    }
+    Ok(places)
 }
 
 pub struct OfflineStore<'a> {

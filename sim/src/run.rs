@@ -82,6 +82,8 @@ struct Run {
     next_recovery: u64,
     faults_applied: usize,
     violations: Vec<String>,
+    /// Whether a device loses data in the end, and which.
+    damage: Option<Random>,
 }
 
 /// What the monitor says of the PGs.
@@ -114,6 +116,9 @@ impl Run {
         let duration = Duration::from_millis(1000 + random.below(9000));
         let mut plan = ClusterPlan::draw(&mut random, duration);
         plan.sabotage = options.sabotage;
+        // Drawn apart: older seeds keep what they were.
+        let mut hardships = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0002).fork();
+        plan.pending_percent = [0, 0, 10, 50][hardships.below(4) as usize];
         let faults = FaultPlan::draw(&mut random, plan.osds);
         info!(?plan, "cluster");
         info!(?faults, ?duration, "faults");
@@ -126,6 +131,7 @@ impl Run {
             next_recovery: 0,
             faults_applied: 0,
             violations: Vec::new(),
+            damage: hardships.chance(1, 2).then(|| hardships.fork()),
         }
     }
 
@@ -140,8 +146,16 @@ impl Run {
         self.heal();
         self.wait("requests", "all answered", |cluster| cluster.clients_done())?;
         self.wait_clean("the cluster without faults")?;
+        if let Some(mut random) = self.damage.take() {
+            let osd = random.below(self.cluster.plan.osds as u64) as usize;
+            info!(osd, "a device loses data");
+            self.cluster.damage_osd(osd, &mut random)?;
+            self.wait_clean("the cluster with a damaged device")?;
+        }
+        let before = self.cluster.history.borrow().operations.len();
         self.cluster.each_workload(|_, workload| workload.read_everything());
         self.wait("final reads", "all answered", |cluster| cluster.clients_done())?;
+        self.violations.extend(checkers::failed_reads(&self.cluster.history.borrow(), before));
         self.wait_clean("the cluster after the final reads")?;
         self.compare_replicas();
         Ok(())

@@ -41,7 +41,11 @@ fn fresh_seeds_keep_every_promise() {
     assert!(batch.operations > 5_000 && batch.faults > 200, "the runs do something: {}", batch.summary());
     let reached = batch.coverage;
     assert!(
-        reached.duplicates > 0 && reached.backfilled_ranges > 0 && reached.checkpoints > 0,
+        reached.duplicates > 0
+            && reached.backfilled_ranges > 0
+            && reached.checkpoints > 0
+            && reached.pending > 0
+            && reached.repaired > 0,
         "the runs reach what is rare: {}",
         batch.summary()
     );

@@ -6,6 +6,17 @@ pub mod replicas;
 
 use crate::history::{Call, History, Outcome};
 
+/// Once there is peace, no read fails: those from operation `from` on.
+pub fn failed_reads(history: &History, from: usize) -> Vec<String> {
+    let failed = history.operations[from..].iter().filter_map(|op| match &op.returned {
+        Some((_, Outcome::Failed(errno))) => {
+            Some(format!("{}: a read without any fault going on failed with {errno}", op.object))
+        }
+        _ => None,
+    });
+    failed.collect()
+}
+
 /// All violations in a finished history. Empty when it is correct.
 pub fn check(history: &History) -> Vec<String> {
     let mut violations = Vec::new();

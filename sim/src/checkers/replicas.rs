@@ -10,19 +10,26 @@ use store::{CollId, ObjectId, ObjectStore, Options, StoreError};
 use wire::types::{HObject, OsdId, PgId};
 
 /// Everything about one object that replicas must agree on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ObjectContent {
     size: u64,
     data_crc: u32,
     xattrs: BTreeMap<String, Bytes>,
     omap_header: Bytes,
     omap: Vec<(Bytes, Bytes)>,
+    /// The device lost it, and nobody has read it since: says nothing.
+    is_damaged: bool,
 }
 
 pub type PgContent = BTreeMap<HObject, ObjectContent>;
 
 /// The PGs of one stopped OSD, from its device; and how many checkpoints its store has taken.
-pub fn content(disk: &mut SimDisk, options: Options) -> Result<(BTreeMap<PgId, PgContent>, u64), String> {
+/// Data that cannot be read is an error unless the run damaged this very device.
+pub fn content(
+    disk: &mut SimDisk,
+    options: Options,
+    may_be_damaged: bool,
+) -> Result<(BTreeMap<PgId, PgContent>, u64), String> {
     let mut store = OfflineStore::open(disk, options)?;
     let mut pgs = BTreeMap::new();
     for coll in store.engine.collections() {
@@ -31,7 +38,13 @@ pub fn content(disk: &mut SimDisk, options: Options) -> Result<(BTreeMap<PgId, P
         let mut content = PgContent::new();
         for object in objects {
             let id = ObjectId { coll, object: object.clone() };
-            let found = object_content(&mut store, &id).map_err(|e| format!("{pg} {object:?}: {e}"))?;
+            let found = match object_content(&mut store, &id) {
+                Err(StoreError::Checksum { .. }) if may_be_damaged => {
+                    Ok(ObjectContent { is_damaged: true, ..ObjectContent::default() })
+                }
+                found => found,
+            };
+            let found = found.map_err(|e| format!("{pg} {object:?}: {e}"))?;
             content.insert(object, found);
         }
         pgs.insert(pg, content);
@@ -48,6 +61,7 @@ fn object_content(store: &mut OfflineStore<'_>, id: &ObjectId) -> Result<ObjectC
         xattrs: store.engine.xattrs(id)?,
         omap_header: store.engine.omap_header(id)?,
         omap: store.engine.omap_list(id, None, b"", usize::MAX)?,
+        is_damaged: false,
     })
 }
 
@@ -62,6 +76,9 @@ pub fn compare(pg: PgId, copies: &[(OsdId, Option<&PgContent>)]) -> Vec<String> 
         let mut versions: Vec<(Option<&ObjectContent>, Vec<OsdId>)> = Vec::new();
         for (osd, content) in &copies {
             let object = content.get(name);
+            if object.is_some_and(|object| object.is_damaged) {
+                continue;
+            }
             match versions.iter_mut().find(|(known, _)| *known == object) {
                 Some((_, osds)) => osds.push(*osd),
                 None => versions.push((object, vec![*osd])),
