@@ -1,5 +1,5 @@
 //! The one binary: a cluster on this machine (`up`, `down`), its daemons
-//! (`mon`, `osd`), and a first look at it all (`demo`).
+//! (`mon`, `osd`), a first look at it all (`demo`), and one store by itself (`store`).
 
 mod bench_command;
 mod ceph_conf;
@@ -17,6 +17,7 @@ mod osd_daemon;
 mod process;
 mod progress;
 mod signals;
+mod store;
 mod up;
 mod wait_healthy;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench_command::run(&options),
         Command::Mon(options) => mon_daemon::run(&options),
         Command::Osd(options) => osd_daemon::run(&options),
+        Command::Store(options) => store::run(&options),
     };
     match outcome {
         Ok(code) => code,

@@ -1,5 +1,6 @@
 //! Every flag, defined once: parser, help and documentation come from here.
 
+use crate::store::StoreOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub enum Command {
     Mon(MonOptions),
     /// Run one OSD in the foreground.
     Osd(OsdOptions),
+    /// Look at, check or measure one OSD's store by itself.
+    Store(StoreOptions),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -205,6 +208,9 @@ pub struct OsdOptions {
     /// Format the device if it is new. A file is made with this size.
     #[arg(long, value_parser = parse_size)]
     pub mkfs_size: Option<u64>,
+    /// Memory for the store, about; what its index needs beyond that is read when needed.
+    #[arg(long, default_value = "256M", value_parser = parse_memory)]
+    pub memory: usize,
     #[command(flatten)]
     pub daemon: DaemonOptions,
 }
@@ -215,7 +221,7 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 }
 
 /// Bytes with an optional binary suffix: K, M, G, T.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.trim_end_matches(['B', 'b']).trim_end_matches('i') {
         t if t.ends_with(['K', 'k']) => (&t[..t.len() - 1], 1 << 10),
         t if t.ends_with(['M', 'm']) => (&t[..t.len() - 1], 1 << 20),
@@ -225,6 +231,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
     };
     let n: u64 = digits.parse().map_err(|_| format!("{text}: not a size such as 20G or 512M"))?;
     n.checked_mul(unit).ok_or_else(|| format!("{text}: too large"))
+}
+
+/// Less than 16 MiB would be spent on reading the same pages over and over.
+fn parse_memory(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_size(text)?) {
+        Ok(len) if len >= 16 << 20 => Ok(len),
+        _ => Err(format!("{text}: at least 16M")),
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::mon_daemon::backend;
 use crate::options::OsdOptions;
 use crate::process::PidFile;
+use crate::store::device_lines;
 use crate::{identity, logging};
 use anyhow::{Context, Result, bail};
 use daemon::{OsdNode, StoreJob};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{Engine, Identity};
 use tracing::info;
-use uring::{Disk, DiskOptions, ReactorConfig};
+use uring::{Disk, DiskFacts, DiskOptions, ReactorConfig};
 use wire::types::{EntityAddr, EntityAddrVec, OsdId, Uuid};
 
 /// Where Ceph's OSDs listen, and where its users expect them.
@@ -37,7 +38,11 @@ pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     }
     let disk = open_disk(&options.device, DiskOptions::default())?;
     let info = disk.info();
-    let store = Engine::open(info, Some((fsid, osd)), store::Options::default());
+    for (what, found) in device_lines(disk.facts(), None) {
+        info!("device: {what}: {found}");
+    }
+    let how = store::Options { memory_limit: options.memory, ..store_options(disk.facts()) };
+    let store = Engine::open(info, Some((fsid, osd)), how);
     let clients = listen(options)?;
     let cluster = listen(options)?;
     let nonce = identity::random_u64()? as u32;
@@ -57,6 +62,15 @@ pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     reactor.disk = Some(disk);
     let status = uring::run(reactor, &mut node)?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
+}
+
+/// How an OSD uses the store on its device.
+pub fn store_options(device: &DiskFacts) -> store::Options {
+    let default = store::Options::default();
+    // While a cache is being flushed, a second record would only wait for the
+    // next flush. Sealed later it carries more, and half the flushes remain.
+    let pipeline_depth = if device.volatile_cache.yes { 1 } else { default.pipeline_depth };
+    store::Options { pipeline_depth, discard: device.discard.yes, ..default }
 }
 
 /// Formats a device that holds no store yet.

@@ -23,9 +23,14 @@ impl PhaseBar {
     }
 
     pub fn show(&self, progress: Progress) {
-        self.bar.set_position((progress.fraction * STEPS as f64) as u64);
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
-        self.bar.set_message(format!("{:.0} ops/s", progress.ops as f64 / seconds));
+        self.set(progress.fraction, format!("{:.0} ops/s", progress.ops as f64 / seconds));
+    }
+
+    /// `fraction` in 0..=1.
+    pub fn set(&self, fraction: f64, message: String) {
+        self.bar.set_position((fraction * STEPS as f64) as u64);
+        self.bar.set_message(message);
     }
 
     /// A bar without a number: something is waited for.

@@ -1,0 +1,235 @@
+//! Watches the requests to the device and checks the promise behind every
+//! acknowledgement: all of a write's bytes had been written, and then a flush
+//! that began afterwards had ended.
+//!
+//! Each write carries its number and the place it is for in every data block and
+//! in an xattr, so that its bytes are found wherever the store puts them. Of
+//! several writes to one place that commit together only the last needs to reach
+//! the device. Knows nothing of the store's format, except that it stores bytes
+//! as they are.
+
+use anyhow::{Result, bail};
+use bytes::{Bytes, BytesMut};
+use env::{DiskOp, DiskRequest};
+use std::collections::{BTreeMap, BTreeSet};
+
+const MAGIC: &[u8; 8] = b"\xf1LoliOrd";
+const MARK_LEN: usize = 32;
+const BLOCK_LEN: u64 = 4096;
+
+/// A block of an object, or its metadata.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Part {
+    object: u64,
+    /// Of data; `u64::MAX`: metadata.
+    block: u64,
+}
+
+/// A copy with a mark at the beginning of each block.
+///
+/// Shape: offset and length are multiples of a block.
+pub fn mark_data(data: &[u8], operation: u64, object: u64, offset: u64) -> Bytes {
+    let mut copy = BytesMut::from(data);
+    for (block, piece) in (offset / BLOCK_LEN..).zip(copy.chunks_mut(BLOCK_LEN as usize)) {
+        piece[..MARK_LEN].copy_from_slice(&mark(operation, Part { object, block }));
+    }
+    copy.freeze()
+}
+
+pub fn mark_metadata(operation: u64, object: u64) -> Bytes {
+    Bytes::copy_from_slice(&mark(operation, Part { object, block: u64::MAX }))
+}
+
+fn mark(operation: u64, part: Part) -> [u8; MARK_LEN] {
+    let mut mark = [0; MARK_LEN];
+    mark[..8].copy_from_slice(MAGIC);
+    mark[8..16].copy_from_slice(&operation.to_le_bytes());
+    mark[16..24].copy_from_slice(&part.object.to_le_bytes());
+    mark[24..].copy_from_slice(&part.block.to_le_bytes());
+    mark
+}
+
+#[derive(Default)]
+pub struct OrderWatch {
+    /// Operations whose bytes no completed write has carried yet.
+    missing: BTreeMap<Part, BTreeSet<u64>>,
+    /// Operation to its parts still missing.
+    parts_left: BTreeMap<u64, u64>,
+    /// Operation to the number of the write that completed it.
+    written: BTreeMap<u64, u64>,
+    /// Requests on their way: what a write carries.
+    writes: BTreeMap<u64, Vec<(u64, Part)>>,
+    /// How many writes had completed when the flush left.
+    flushes: BTreeMap<u64, u64>,
+    completed: u64,
+    /// Writes up to here are durable.
+    durable: u64,
+    pub acknowledged: u64,
+}
+
+impl OrderWatch {
+    /// A write of whole blocks, with metadata, has been queued. Operations are
+    /// numbered in the order in which they are queued.
+    pub fn expect(&mut self, operation: u64, object: u64, offset: u64, len: u64) {
+        let blocks = offset / BLOCK_LEN..(offset + len) / BLOCK_LEN;
+        self.parts_left.insert(operation, len / BLOCK_LEN + 1);
+        for block in blocks.chain([u64::MAX]) {
+            self.missing.entry(Part { object, block }).or_default().insert(operation);
+        }
+    }
+
+    pub fn on_submit(&mut self, request: &DiskRequest) {
+        match &request.op {
+            DiskOp::Write { data, .. } => {
+                let parts = data.iter().flat_map(|piece| marks(piece)).collect();
+                self.writes.insert(request.token, parts);
+            }
+            DiskOp::Flush => {
+                self.flushes.insert(request.token, self.completed);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn on_disk_done(&mut self, token: u64, ok: bool) {
+        if let Some(parts) = self.writes.remove(&token)
+            && ok
+        {
+            self.completed += 1;
+            parts.into_iter().for_each(|(operation, part)| self.on_part(operation, part));
+        } else if let Some(completed) = self.flushes.remove(&token)
+            && ok
+        {
+            self.durable = self.durable.max(completed);
+        }
+    }
+
+    /// The part's content as of this operation is written, and with it what was before.
+    fn on_part(&mut self, operation: u64, part: Part) {
+        let Some(waiting) = self.missing.get_mut(&part) else { return };
+        let later = waiting.split_off(&(operation + 1));
+        for done in std::mem::replace(waiting, later) {
+            let left = self.parts_left.get_mut(&done).expect("it was missing a part");
+            *left -= 1;
+            if *left == 0 {
+                self.parts_left.remove(&done);
+                self.written.insert(done, self.completed);
+            }
+        }
+        if self.missing.get(&part).is_some_and(BTreeSet::is_empty) {
+            self.missing.remove(&part);
+        }
+    }
+
+    /// Errors: a broken promise.
+    pub fn on_acknowledged(&mut self, operation: u64) -> Result<()> {
+        self.acknowledged += 1;
+        match self.written.remove(&operation) {
+            Some(write) if write <= self.durable => Ok(()),
+            Some(write) => bail!(
+                "write {operation} was acknowledged before its flush: it was complete with device write \
+                 {write}, and only those up to {} were durable",
+                self.durable
+            ),
+            None => bail!(
+                "write {operation} was acknowledged while {} parts of it were on no device",
+                self.parts_left.get(&operation).copied().unwrap_or(0)
+            ),
+        }
+    }
+}
+
+/// Operation and part of every mark in the bytes.
+fn marks(bytes: &[u8]) -> Vec<(u64, Part)> {
+    let number = |at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(word)
+    };
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = bytes[at..].iter().position(|byte| *byte == MAGIC[0]) {
+        at += next;
+        if bytes.get(at..at + MARK_LEN).is_some_and(|mark| mark.starts_with(MAGIC)) {
+            found.push((number(at + 8), Part { object: number(at + 16), block: number(at + 24) }));
+            at += MARK_LEN;
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(token: u64, data: Bytes) -> DiskRequest {
+        DiskRequest { token, op: DiskOp::Write { offset: 0, data: vec![data] } }
+    }
+
+    fn flush(token: u64) -> DiskRequest {
+        DiskRequest { token, op: DiskOp::Flush }
+    }
+
+    /// Both parts of operation 7, in two writes.
+    fn watch() -> (OrderWatch, DiskRequest, DiskRequest) {
+        let mut watch = OrderWatch::default();
+        watch.expect(7, 3, 8192, 4096);
+        (watch, write(1, mark_data(&[0; 4096], 7, 3, 8192)), write(2, mark_metadata(7, 3)))
+    }
+
+    #[test]
+    fn a_flush_after_both_parts_is_enough() {
+        let (mut watch, data, record) = watch();
+        watch.on_submit(&data);
+        watch.on_submit(&record);
+        watch.on_disk_done(2, true);
+        watch.on_disk_done(1, true);
+        watch.on_submit(&flush(3));
+        watch.on_disk_done(3, true);
+        assert!(watch.on_acknowledged(7).is_ok());
+    }
+
+    #[test]
+    fn a_flush_that_began_before_the_last_write_ended_is_not() {
+        let (mut watch, data, record) = watch();
+        watch.on_submit(&data);
+        watch.on_submit(&record);
+        watch.on_disk_done(1, true);
+        watch.on_submit(&flush(3));
+        watch.on_disk_done(2, true);
+        watch.on_disk_done(3, true);
+        assert!(watch.on_acknowledged(7).unwrap_err().to_string().contains("before its flush"));
+    }
+
+    #[test]
+    fn neither_are_a_failed_flush_and_a_missing_part() {
+        let (mut watch, data, _) = watch();
+        watch.on_submit(&data);
+        watch.on_disk_done(1, true);
+        watch.on_submit(&flush(2));
+        watch.on_disk_done(2, false);
+        assert!(watch.on_acknowledged(7).unwrap_err().to_string().contains("on no device"));
+    }
+
+    #[test]
+    fn a_later_write_to_the_same_place_stands_for_an_earlier_one_but_not_the_reverse() {
+        let mut watch = OrderWatch::default();
+        for operation in [1, 2] {
+            watch.expect(operation, 0, 0, 4096);
+        }
+        let both = [mark_data(&[0; 4096], 1, 0, 0), mark_metadata(1, 0), mark_metadata(2, 0)].concat();
+        watch.on_submit(&write(1, both.into()));
+        watch.on_disk_done(1, true);
+        watch.on_submit(&flush(2));
+        watch.on_disk_done(2, true);
+        assert!(watch.on_acknowledged(1).is_ok());
+        assert!(watch.on_acknowledged(2).is_err());
+        watch.on_submit(&write(3, mark_data(&[0; 4096], 2, 0, 0)));
+        watch.on_disk_done(3, true);
+        watch.on_submit(&flush(4));
+        watch.on_disk_done(4, true);
+        assert!(watch.on_acknowledged(2).is_ok());
+    }
+}
