@@ -10,7 +10,12 @@ import argparse, os, shutil, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Short ones first; those that kill daemons last.
-TESTS = ["compare.py", "librados.py", "fio_rados.py", "kill_one.py", "kill_all.py", "bad_input.py"]
+TESTS = ["compare.py", "librados.py", "fio_rados.py", "full.py", "ack_after_flush.py", "discard.py", "backoff.py",
+         "kill_one.py", "kill_all.py", "bad_input.py"]
+# Those that start or stop daemons, or look at their files.
+WITH_DAEMONS = ("ack_after_flush.py", "discard.py", "backoff.py", "kill_one.py", "kill_all.py", "bad_input.py")
+# Devices of another size than usual.
+SMALL = {"full.py": "256M"}
 
 
 def free_port():
@@ -31,10 +36,11 @@ def main():
         top = tempfile.mkdtemp(prefix="loligo-clients.")
         directory = os.path.join(top, "cluster")
         try:
-            subprocess.run([loligo, "up", directory, "--port", str(free_port()), "--osd-size", "6G"], check=True)
+            size = SMALL.get(test, "6G")
+            subprocess.run([loligo, "up", directory, "--port", str(free_port()), "--osd-size", size], check=True)
             began = time.time()
             argv = [sys.executable, os.path.join(HERE, test), "--conf", os.path.join(directory, "ceph.conf")]
-            if test in ("kill_one.py", "kill_all.py", "bad_input.py"):
+            if test in WITH_DAEMONS:
                 argv += ["--loligo", loligo, "--dir", directory]
             code = subprocess.run(argv).returncode
             print(f"{'ok' if code == 0 else 'FAILED'}: {test} ({time.time() - began:.0f} s)", flush=True)
