@@ -1,0 +1,84 @@
+//! Object classes: methods that clients CALL on an object, run by the OSD
+//! inside the operation's transaction.
+//!
+//! One file (or folder) per class, one function per method. A method sees the
+//! object through [`Object`] only: it reads its own earlier writes, it cannot
+//! wait, and it cannot reach another object. When it needs data that is not in
+//! memory, the read fails with [`Fault::Later`], which the method passes up
+//! with `?`; the OSD fetches the data and runs the whole request again.
+//!
+//! Source: Ceph `src/objclass/objclass.h`, `src/cls/*`.
+
+mod hello;
+pub mod object;
+
+pub use object::{Fault, Object, Origin, Output};
+
+use bytes::Bytes;
+
+/// What a method may do; decides whether its request is a read or a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    Write,
+    ReadWrite,
+}
+
+impl Access {
+    /// The request takes a version and is replicated.
+    pub fn writes(self) -> bool {
+        self != Access::Read
+    }
+}
+
+/// One method of a class.
+pub struct Method {
+    pub name: &'static str,
+    pub access: Access,
+    /// Arguments in Ceph's encoding; the answer as the client decodes it.
+    pub run: fn(&mut dyn Object, Bytes) -> Output,
+}
+
+/// What the OSD knows about a called name.
+#[derive(Clone, Copy)]
+pub enum Found {
+    Method(&'static Method),
+    /// The class is there, the method is not: `-EOPNOTSUPP`.
+    NoMethod,
+    /// Ceph 16.2 has this class, Loligo has not: `-EOPNOTSUPP`.
+    NotImplemented,
+    /// No class of that name: `-EPERM`, whatever else the request holds.
+    NoClass,
+}
+
+/// Every class and its methods, by name.
+const CLASSES: &[(&str, &[Method])] = &[("hello", hello::METHODS)];
+
+/// `osd_class_load_list`: the other classes that Ceph 16.2 would load.
+const NOT_IMPLEMENTED: &[&str] = &[
+    "cas",
+    "cephfs",
+    "journal",
+    "lock",
+    "log",
+    "numops",
+    "otp",
+    "rbd",
+    "refcount",
+    "rgw",
+    "timeindex",
+    "user",
+    "version",
+];
+
+/// Finds a method by the names a CALL carries.
+pub fn find(class: &[u8], method: &[u8]) -> Found {
+    match CLASSES.iter().find(|(name, _)| name.as_bytes() == class) {
+        Some((_, methods)) => match methods.iter().find(|known| known.name.as_bytes() == method) {
+            Some(known) => Found::Method(known),
+            None => Found::NoMethod,
+        },
+        None if NOT_IMPLEMENTED.iter().any(|name| name.as_bytes() == class) => Found::NotImplemented,
+        None => Found::NoClass,
+    }
+}
