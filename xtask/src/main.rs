@@ -80,7 +80,7 @@ impl Task {
                 cargo(&["fmt", "--all"])
             }
             Task::Sim { args } => sim(&args),
-            Task::Fuzz { seconds } => fuzz::run(seconds),
+            Task::Fuzz { seconds } => fuzz::run(seconds, fuzz::Start::Anywhere),
             Task::Clients => clients::run(),
             Task::Mutants { name } => mutants::run(name.as_deref()),
             Task::Tidy => tidy::run(),
@@ -95,7 +95,7 @@ fn verify(seeds: u64, fuzz_seconds: u64) -> Result<()> {
     run::cargo_env(&["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])?;
     cargo(&["test", "--workspace"])?;
     sim(&["--seeds".into(), seeds.to_string()])?;
-    fuzz::run(fuzz_seconds)?;
+    fuzz::run(fuzz_seconds, fuzz::Start::Fixed)?;
     clients::run()?;
     println!("verify: all passed");
     Ok(())

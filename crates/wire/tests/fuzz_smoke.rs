@@ -27,6 +27,20 @@ fn captures(kind: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("a readable fixture")).collect()
 }
 
+/// Inputs that once failed, in `fuzz/seeds/<target>`; the fuzzers start from them, too.
+fn run_seeds(target: &str, body: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+    for entry in fs::read_dir(folder).expect("a folder of seeds") {
+        let path = entry.expect("a directory entry").path();
+        body(&fs::read(&path).expect("a readable seed"));
+    }
+}
+
+#[test]
+fn fuzz_seeds_messages() {
+    run_seeds("messages", messages::message);
+}
+
 /// One to four changes of the kinds that decoders trip over.
 fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..=random.below(4) {

@@ -77,7 +77,7 @@ impl Encode for LogEntry {
 }
 
 impl Decode for LogEntry {
-    const MIN_LEN: usize = 6 + 50;
+    const MIN_LEN: usize = 6 + 48;
     fn decode(d: &mut Decoder) -> Result<Self> {
         d.versioned("LogEntry", 5, |d, version| {
             if version < 5 {
