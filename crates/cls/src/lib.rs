@@ -11,9 +11,12 @@
 
 mod hello;
 pub mod object;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use object::{Fault, Object, Origin, Output};
+pub use object::{Fault, Object, Origin, Output, Uses};
 
+use base::Errno;
 use bytes::Bytes;
 
 /// What a method may do; decides whether its request is a read or a write.
@@ -29,6 +32,10 @@ impl Access {
     pub fn writes(self) -> bool {
         self != Access::Read
     }
+
+    fn reads(self) -> bool {
+        self != Access::Write
+    }
 }
 
 /// One method of a class.
@@ -37,6 +44,26 @@ pub struct Method {
     pub access: Access,
     /// Arguments in Ceph's encoding; the answer as the client decodes it.
     pub run: fn(&mut dyn Object, Bytes) -> Output,
+}
+
+impl Method {
+    /// The operation's return code and output; `None` when it must run again with
+    /// what it lacks.
+    ///
+    /// A method that did what its access does not say fails with EIO.
+    pub fn call(&self, object: &mut dyn Object, input: Bytes) -> Option<(i32, Bytes)> {
+        let (code, output) = match (self.run)(object, input) {
+            Ok(output) => (0, output),
+            Err(Fault::Errno(errno)) => (errno.negative(), Bytes::new()),
+            Err(Fault::Code(code, output)) => (code, output),
+            Err(Fault::Later) => return None,
+        };
+        let uses = object.uses();
+        if uses.read && !self.access.reads() || uses.wrote && !self.access.writes() {
+            return Some((Errno::EIO.negative(), Bytes::new()));
+        }
+        Some((code, output))
+    }
 }
 
 /// What the OSD knows about a called name.

@@ -5,12 +5,15 @@
 
 use super::{Context, limits};
 use base::Errno;
-use wire::messages::MOsdOp;
+use bytes::Bytes;
+use cls::Found;
+use std::fmt;
 use wire::messages::osd_op::{CallArgs, OpCode, WatchArgs};
+use wire::messages::{MOsdOp, OsdOp};
 use wire::types::SnapId;
 
-/// Decided by the operations' codes alone. Message flags do not count: clients send
-/// methods that write in messages flagged as reads.
+/// Decided by the operations' codes, and the flags of the methods they call. Message
+/// flags do not count: clients send methods that write in messages flagged as reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Answered at once; needs the object to exist.
@@ -25,18 +28,78 @@ pub fn classify(request: &MOsdOp) -> Class {
     if request.ops.iter().any(|op| op.code.is_pg_op()) {
         return Class::PgOp;
     }
+    if request.ops.iter().any(writes) { Class::Write } else { Class::Read }
+}
+
+pub(super) fn writes(op: &OsdOp) -> bool {
     const WATCH_PING: u8 = 7;
-    // CALL is a read until object classes say what their methods do.
-    let writes = request.ops.iter().any(|op| {
-        op.code.is_write() && !(op.code == OpCode::WATCH && WatchArgs::of(&op.args).op == WATCH_PING)
-    });
-    if writes { Class::Write } else { Class::Read }
+    match op.code {
+        OpCode::WATCH => WatchArgs::of(&op.args).op != WATCH_PING,
+        OpCode::CALL => {
+            call_of(op).is_some_and(|call| matches!(call.found, Found::Method(m) if m.access.writes()))
+        }
+        code => code.is_write(),
+    }
+}
+
+/// What a CALL's input holds.
+pub(super) struct Call {
+    pub(super) class: Bytes,
+    pub(super) method: Bytes,
+    pub(super) found: Found,
+    /// `None` if it is shorter than the arguments say.
+    pub(super) input: Option<Bytes>,
+}
+
+/// `None` if the input ends before the names do.
+pub(super) fn call_of(op: &OsdOp) -> Option<Call> {
+    let args = CallArgs::of(&op.args);
+    let mut rest = op.indata.clone();
+    if rest.len() < usize::from(args.class_len) + usize::from(args.method_len) {
+        return None;
+    }
+    let class = rest.split_to(usize::from(args.class_len));
+    let method = rest.split_to(usize::from(args.method_len));
+    let input = (args.indata_len as usize <= rest.len()).then(|| rest.slice(..args.indata_len as usize));
+    let found = cls::find(&class, &method);
+    Some(Call { class, method, found, input })
+}
+
+/// Something that was asked for and is not implemented: to count and to log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unsupported {
+    Operation(OpCode),
+    /// As a client spells the names; at most 255 bytes each.
+    Method {
+        class: Bytes,
+        method: Bytes,
+    },
+}
+
+impl Unsupported {
+    pub fn code(&self) -> OpCode {
+        match self {
+            Unsupported::Operation(code) => *code,
+            Unsupported::Method { .. } => OpCode::CALL,
+        }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsupported::Operation(code) => code.fmt(f),
+            Unsupported::Method { class, method } => {
+                write!(f, "CALL {}.{}", class.escape_ascii(), method.escape_ascii())
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) errno: Errno,
-    pub(super) unsupported: Vec<OpCode>,
+    pub(super) unsupported: Vec<Unsupported>,
 }
 
 impl From<Errno> for Refusal {
@@ -47,12 +110,12 @@ impl From<Errno> for Refusal {
 
 pub(super) fn check(context: &Context<'_>) -> Result<Class, Refusal> {
     let request = context.request;
+    check_calls(request)?;
     let class = classify(request);
     if request.ops.is_empty() || class == Class::PgOp {
         return Err(Errno::EINVAL.into());
     }
     check_names(request)?;
-    check_calls(request)?;
     check_snapshots(request, class)?;
     let data_len: u64 = request.ops.iter().map(|op| op.indata.len() as u64).sum();
     if class == Class::Write && data_len > limits::WRITE_LEN_MAX {
@@ -61,37 +124,21 @@ pub(super) fn check(context: &Context<'_>) -> Result<Class, Refusal> {
     Ok(class)
 }
 
-/// `osd_class_load_list`: the classes that Ceph 16.2 would load.
-const CLASSES: [&[u8]; 14] = [
-    b"cephfs",
-    b"hello",
-    b"journal",
-    b"lock",
-    b"log",
-    b"numops",
-    b"otp",
-    b"rbd",
-    b"refcount",
-    b"rgw",
-    b"timeindex",
-    b"user",
-    b"version",
-    b"cas",
-];
-
-/// The seam for object classes: a class host will resolve each call here and say
-/// whether it writes. Ceph, too, refuses an unknown class before anything runs, and
-/// whatever the operation's flags.
+/// Every class and method must be known before anything runs, whatever the
+/// operation's flags.
 fn check_calls(request: &MOsdOp) -> Result<(), Refusal> {
-    let Some(call) = request.ops.iter().find(|op| op.code == OpCode::CALL) else {
-        return Ok(());
-    };
-    let class_len = usize::from(CallArgs::of(&call.args).class_len);
-    match call.indata.get(..class_len) {
-        None => Err(Errno::EINVAL.into()),
-        Some(class) if !CLASSES.contains(&class) => Err(Errno::EPERM.into()),
-        Some(_) => Err(Refusal { errno: Errno::EOPNOTSUPP, unsupported: vec![OpCode::CALL] }),
+    for op in request.ops.iter().filter(|op| op.code == OpCode::CALL) {
+        let Call { class, method, found, .. } = call_of(op).ok_or(Errno::EINVAL)?;
+        match found {
+            Found::Method(_) => {}
+            Found::NoClass => return Err(Errno::EPERM.into()),
+            Found::NoMethod | Found::NotImplemented => {
+                let unsupported = vec![Unsupported::Method { class, method }];
+                return Err(Refusal { errno: Errno::EOPNOTSUPP, unsupported });
+            }
+        }
     }
+    Ok(())
 }
 
 fn check_names(request: &MOsdOp) -> Result<(), Refusal> {
@@ -112,7 +159,7 @@ fn check_names(request: &MOsdOp) -> Result<(), Refusal> {
 /// one, is refused rather than done without. A context with a number but no snapshots
 /// needs no clone; CephFS sends such ones always.
 fn check_snapshots(request: &MOsdOp, class: Class) -> Result<(), Refusal> {
-    let lists_snaps = |op: &wire::messages::OsdOp| op.code == OpCode::LIST_SNAPS;
+    let lists_snaps = |op: &OsdOp| op.code == OpCode::LIST_SNAPS;
     match (class, request.snap) {
         (Class::Write, SnapId::HEAD) if request.snaps.is_empty() => Ok(()),
         (Class::Write, SnapId::HEAD) if !is_valid_context(request) => Err(Errno::EINVAL.into()),

@@ -25,7 +25,7 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
-pub use classify::{Class, classify};
+pub use classify::{Class, Unsupported, classify};
 pub use copy::read_whole;
 pub use object_info::{INFO_ATTR, InfoError, ObjectInfo};
 pub use pg_list::{PgListContext, execute_pg_op, pg_end};
@@ -54,6 +54,12 @@ pub struct Context<'a> {
     pub at_version: EVersion,
     pub epoch: Epoch,
     pub now: WallTime,
+    /// Who sent the request, as object classes record it.
+    pub origin: cls::Origin,
+    /// The newest user version in the PG.
+    pub pg_user_version: u64,
+    /// For what object classes draw at random.
+    pub seed: u64,
 }
 
 /// What execution lacks; fetch all of it and call again.
@@ -121,7 +127,7 @@ pub struct Outcome {
     pub user_version: u64,
     pub effect: Effect,
     /// Operations that were met and are not implemented: to count and to log by name.
-    pub unsupported: Vec<OpCode>,
+    pub unsupported: Vec<Unsupported>,
 }
 
 #[derive(Clone, Debug)]
@@ -173,7 +179,7 @@ pub fn execute(context: &Context<'_>, store: &dyn ObjectStore, fetched: &Fetched
 }
 
 /// The message as a whole failed: no operation ran, nothing is recorded.
-fn refuse(request: &MOsdOp, errno: Errno, unsupported: Vec<OpCode>) -> Outcome {
+fn refuse(request: &MOsdOp, errno: Errno, unsupported: Vec<Unsupported>) -> Outcome {
     let ops = request.ops.iter().map(|op| reply_op(op, 0, Bytes::new())).collect();
     Outcome { result: errno.negative(), ops, user_version: 0, effect: Effect::None, unsupported }
 }
@@ -190,7 +196,7 @@ const EOLDSNAPC: i32 = 85;
 struct Executed {
     result: i32,
     ops: Vec<OpResult>,
-    unsupported: Vec<OpCode>,
+    unsupported: Vec<Unsupported>,
     /// An operation was there that moves the user version.
     user_modify: bool,
 }
@@ -235,7 +241,8 @@ fn run_ops(
     };
     let mut reply_len = 0;
     for op in requested {
-        executed.user_modify |= op.code.is_write() && moves_user_version(op.code);
+        object.uses += 1;
+        executed.user_modify |= classify::writes(op) && moves_user_version(op.code);
         let (code, mut outdata) = match ops::run(object, op, &around) {
             Ok(Done { code, outdata }) => (code.unwrap_or(executed.result), outdata),
             Err(Stop::Code(code)) => (code, Bytes::new()),
@@ -251,7 +258,7 @@ fn run_ops(
             code = Errno::EMSGSIZE.negative();
         }
         if !ops::is_supported(op.code) {
-            executed.unsupported.push(op.code);
+            executed.unsupported.push(Unsupported::Operation(op.code));
         }
         executed.ops.push(reply_op(op, code, outdata));
         executed.result = if code < 0 && op.flags & op_flags::FAILOK != 0 { 0 } else { code };

@@ -5,7 +5,7 @@
 
 use super::object_info::stored_name;
 use super::staged::Stop;
-use super::{Effect, Need, Outcome, limits, ops, reply_op};
+use super::{Effect, Need, Outcome, Unsupported, limits, ops, reply_op};
 use base::Errno;
 use bytes::Bytes;
 use store::{CollId, ObjectId, ObjectStore, StoreError};
@@ -51,7 +51,7 @@ pub fn execute_pg_op(context: &PgListContext<'_>, store: &dyn ObjectStore) -> Re
             Err(Stop::Data) => unreachable!("listing reads no object data"),
         };
         if op.code.is_pg_op() && !is_supported(op.code) {
-            outcome.unsupported.push(op.code);
+            outcome.unsupported.push(Unsupported::Operation(op.code));
         }
         outcome.result = code;
         // Ceph keeps no codes of single PG operations.

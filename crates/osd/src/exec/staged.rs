@@ -126,6 +126,8 @@ pub(super) struct StagedObject<'a> {
     /// The content, its times and its user version came from another object.
     pub(super) copied: bool,
     pub(super) needs: Vec<DataRange>,
+    /// Operations so far, methods' uses of the object included.
+    pub(super) uses: u32,
     /// Bytes read and generated so far, against [`limits::READ_LEN_TOTAL_MAX`].
     worked_bytes: u64,
     /// As the store has it.
@@ -176,6 +178,7 @@ impl<'a> StagedObject<'a> {
             touched: false,
             copied: false,
             needs: Vec::new(),
+            uses: 0,
             worked_bytes: 0,
             before,
         })

@@ -173,7 +173,12 @@ impl<S: ObjectStore> Osd<S> {
         self.sh.held_bytes += bytes;
         let request = Box::new(Request {
             id: self.sh.new_id(),
-            origin: Origin::Client { session, tid, features },
+            origin: Origin::Client {
+                session,
+                tid,
+                features,
+                who: cls::Origin { name: peer.name, addr: peer.addr },
+            },
             reqid,
             object,
             work: Work::Op(op, class),

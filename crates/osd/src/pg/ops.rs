@@ -225,6 +225,9 @@ impl Pg {
                     at_version,
                     epoch: map.epoch,
                     now: ctx.wall,
+                    origin: request.origin.who(),
+                    pg_user_version: self.info.last_user_version,
+                    seed: ctx.random.next_u64(),
                 },
                 &sh.store,
                 &request.fetched,
@@ -411,9 +414,9 @@ impl Pg {
         if held {
             self.unlock(&request);
         }
-        for code in &outcome.unsupported {
-            *sh.counters.unsupported.entry(*code).or_default() += 1;
-            tracing::warn!(%code, pg = %self.id, "operation not supported");
+        for what in &outcome.unsupported {
+            *sh.counters.unsupported.entry(what.code()).or_default() += 1;
+            tracing::warn!(%what, pg = %self.id, "operation not supported");
         }
         let object = request.object.clone();
         let pg_op = request.is_pg_op();
@@ -663,7 +666,8 @@ fn release<S: ObjectStore>(sh: &mut Shared<S>, request: &Request) {
 /// Source: Ceph `src/messages/MOSDOpReply.h` (`set_reply_versions`).
 pub(super) fn reply<S: ObjectStore>(sh: &mut Shared<S>, request: Box<Request>, answer: Answer) {
     release(sh, &request);
-    let (Origin::Client { session, tid, features }, Work::Op(op, _)) = (request.origin, request.work) else {
+    let (Origin::Client { session, tid, features, .. }, Work::Op(op, _)) = (request.origin, request.work)
+    else {
         return;
     };
     let bad_replay_version = match answer.user_version {

@@ -4,7 +4,7 @@ use crate::exec::{Class, CopySource, Fetched};
 use base::Time;
 use wire::features::Features;
 use wire::messages::{MOsdOp, SessionId};
-use wire::types::{EVersion, HObject, OsdId, ReqId};
+use wire::types::{EVersion, EntityAddr, EntityName, HObject, OsdId, ReqId};
 
 /// Who gets the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,12 +13,22 @@ pub enum Origin {
         session: SessionId,
         tid: u64,
         features: Features,
+        who: cls::Origin,
     },
     /// Another PG's primary that copies an object for its client.
     Copy {
         osd: OsdId,
         id: u64,
     },
+}
+
+impl Origin {
+    pub fn who(&self) -> cls::Origin {
+        match self {
+            Origin::Client { who, .. } => *who,
+            Origin::Copy { osd, .. } => cls::Origin { name: EntityName::osd(osd.0), addr: EntityAddr::BLANK },
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

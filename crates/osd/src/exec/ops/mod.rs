@@ -3,6 +3,7 @@
 //! Source: Ceph `src/osd/PrimaryLogPG.cc` (`do_osd_ops`); where the code and a
 //! real OSD were compared, the tests say what Ceph 16.2.15 answers.
 
+mod call;
 mod checksum;
 mod compare;
 mod copy_from;
@@ -91,13 +92,15 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
         OpCode::SETALLOCHINT => write::set_alloc_hint(object, op),
         OpCode::COPY_FROM | OpCode::COPY_FROM2 => copy_from::copy_from(object, op, around),
 
+        OpCode::CALL => call::call(object, op, around),
+
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }
 
 /// The operation has an arm above; the others are refused, counted and logged.
 pub(super) fn is_supported(code: OpCode) -> bool {
-    const SUPPORTED: [OpCode; 36] = [
+    const SUPPORTED: [OpCode; 37] = [
         OpCode::READ,
         OpCode::SYNC_READ,
         OpCode::SPARSE_READ,
@@ -134,6 +137,7 @@ pub(super) fn is_supported(code: OpCode) -> bool {
         OpCode::DELETE,
         OpCode::SETALLOCHINT,
         OpCode::COPY_FROM,
+        OpCode::CALL,
     ];
     SUPPORTED.contains(&code) || code == OpCode::COPY_FROM2
 }

@@ -23,6 +23,30 @@ pub(super) fn get_values(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     })
 }
 
+/// As many as one operation may give, and whether there are more.
+pub(super) fn entries(
+    object: &StagedObject<'_>,
+    start_after: &[u8],
+    prefix: &[u8],
+    max: u64,
+) -> Result<(Vec<(Bytes, Bytes)>, bool), Stop> {
+    if !object.exists || !object.info.has_omap {
+        return Ok((Vec::new(), false));
+    }
+    let max = max.min(limits::OMAP_ENTRIES_MAX) as usize;
+    let mut entries = object.omap_list(Some(start_after), prefix, max + 1)?;
+    let found = entries.len();
+    let mut bytes = 0;
+    let fitting = entries.iter().take_while(|(key, value)| {
+        let fits = bytes < limits::OMAP_BYTES_MAX;
+        bytes += key.len() + value.len();
+        fits
+    });
+    entries.truncate(fitting.count().min(max));
+    let more = entries.len() < found;
+    Ok((entries, more))
+}
+
 /// A count, the entries, and whether there are more.
 fn list(
     object: &StagedObject<'_>,
@@ -31,23 +55,11 @@ fn list(
     max: u64,
     encode: impl Fn(&mut Encoder, &[u8], &[u8]),
 ) -> OpEnd {
-    let max = max.min(limits::OMAP_ENTRIES_MAX) as usize;
-    let mut entries = Vec::new();
-    if object.exists && object.info.has_omap {
-        entries = object.omap_list(Some(start_after), prefix, max + 1)?;
-    }
+    let (entries, more) = entries(object, start_after, prefix, max)?;
     let mut e = Encoder::plain();
-    e.u32(0);
-    let mut count = 0;
-    for (key, value) in entries.iter().take(max) {
-        if e.len() >= limits::OMAP_BYTES_MAX {
-            break;
-        }
-        encode(&mut e, key, value);
-        count += 1;
-    }
-    e.patch_u32(0, count);
-    e.bool((count as usize) < entries.len());
+    e.count(entries.len());
+    entries.iter().for_each(|(key, value)| encode(&mut e, key, value));
+    e.bool(more);
     Ok(Done::keep_with(e.finish()))
 }
 
@@ -75,13 +87,19 @@ pub(super) fn get_values_by_keys(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd
 
 pub(super) fn set_values(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
     object.create();
-    let entries: BTreeMap<Bytes, Bytes> = input(op).get()?;
+    set_entries(object, input(op).get()?)?;
+    Ok(Done::OK)
+}
+
+pub(super) fn set_entries(
+    object: &mut StagedObject<'_>,
+    entries: BTreeMap<Bytes, Bytes>,
+) -> Result<(), Stop> {
     for (key, value) in &entries {
         check_key(key)?;
         check_value(value)?;
     }
-    object.set_omap(entries)?;
-    Ok(Done::OK)
+    object.set_omap(entries)
 }
 
 pub(super) fn set_header(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
@@ -123,6 +141,6 @@ fn check_key(key: &[u8]) -> Result<(), Stop> {
     if key.len() > limits::OMAP_KEY_LEN_MAX { Err(Errno::ENAMETOOLONG.into()) } else { Ok(()) }
 }
 
-fn check_value(value: &[u8]) -> Result<(), Stop> {
+pub(super) fn check_value(value: &[u8]) -> Result<(), Stop> {
     if value.len() > limits::OMAP_VALUE_LEN_MAX { Err(Errno::EFBIG.into()) } else { Ok(()) }
 }

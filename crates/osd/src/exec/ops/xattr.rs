@@ -54,16 +54,21 @@ pub(super) fn get_all(object: &StagedObject<'_>) -> OpEnd {
 
 pub(super) fn set(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {
     let args = XattrArgs::of(&op.args);
-    if args.value_len as usize > limits::XATTR_VALUE_LEN_MAX {
-        return Err(Errno::EFBIG.into());
-    }
-    if args.name_len as usize > limits::XATTR_NAME_LEN_MAX {
-        return Err(Errno::ENAMETOOLONG.into());
-    }
+    check_lengths(args.name_len as usize, args.value_len as usize)?;
     let (args, name, rest) = arguments(op)?;
     let value = value(args, rest)?;
     object.set_xattr(&name, value);
     Ok(Done::OK)
+}
+
+pub(super) fn check_lengths(name: usize, value: usize) -> Result<(), Stop> {
+    if value > limits::XATTR_VALUE_LEN_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    if name > limits::XATTR_NAME_LEN_MAX {
+        return Err(Errno::ENAMETOOLONG.into());
+    }
+    Ok(())
 }
 
 /// Removing what is not there is a change like any other.

@@ -146,13 +146,8 @@ fn codes_not_implemented_are_named() {
     let outcome =
         bench.run(vec![failok(bare(OpCode::ROLLBACK)), failok(bare(OpCode(0x22fe))), write(0, b"2")]);
     assert_eq!((outcome.result, rvals(&outcome)), (0, vec![-95, -95, 0]));
-    assert_eq!(outcome.unsupported, [OpCode::ROLLBACK, OpCode(0x22fe)]);
-    let call = bench.run(vec![op(
-        OpCode::CALL,
-        [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        b"lock",
-    )]);
-    assert_eq!((call.result, call.unsupported), (-95, vec![OpCode::CALL]));
+    let names: Vec<String> = outcome.unsupported.iter().map(|what| what.to_string()).collect();
+    assert_eq!(names, ["ROLLBACK", "op 0x22fe"]);
 }
 
 #[test]

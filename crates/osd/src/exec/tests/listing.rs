@@ -111,7 +111,7 @@ fn cursors_of_no_object_in_the_pg_are_invalid() {
     assert_eq!((end.result, end.handle.hash, end.handle.snap), (1, 4, SnapId::HEAD));
     assert_eq!(run(&bench, op(OpCode::PGNLS, [0; 28], b"\x04\x03"), "", 8).result, -22);
     let pgls = run(&bench, bare(OpCode::PGLS), "", 8);
-    assert_eq!((pgls.result, pgls.unsupported), (-95, vec![OpCode::PGLS]));
+    assert_eq!((pgls.result, pgls.unsupported), (-95, vec![Unsupported::Operation(OpCode::PGLS)]));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Requests run against [`MemStore`], fetching what they need as the PG would.
 
+mod calls;
 mod compound;
 mod copy;
 mod data;
@@ -13,7 +14,7 @@ use store::{MemStore, StoreEvent, Transaction};
 use wire::codec::Encoder;
 use wire::maps::placement_hash;
 use wire::messages::osd_op::{ExtentArgs, XattrArgs};
-use wire::types::{EntityName, ObjectLocator, PgId, PoolId, SnapId, SpgId};
+use wire::types::{EntityAddr, EntityName, ObjectLocator, PgId, PoolId, SnapId, SpgId};
 
 pub(super) const PG: PgId = PgId { pool: PoolId(3), seed: 0 };
 pub(super) const COLL: CollId = CollId::Pg(PG);
@@ -114,6 +115,9 @@ impl Bench {
             at_version: EVersion::new(Epoch(1), self.version + 1),
             epoch: Epoch(1),
             now: WallTime { sec: 200, nsec: 0 },
+            origin: cls::Origin { name: EntityName::client(1), addr: EntityAddr::BLANK },
+            pg_user_version: self.version,
+            seed: self.version,
         };
         execute(&context, &self.store, fetched)
     }
