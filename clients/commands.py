@@ -14,10 +14,14 @@ reason why Loligo differs; `docs/compatibility.md` carries the same rows.
 """
 import re
 
+GOLDEN = "golden-16.2.15.json"
+ENV = {}
+
 # (pattern, replacement), applied to every text that is compared.
 MASKS = [
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:?\d\d|Z)?", "TIME"),
+    (r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}", "TIME"),
     (r"\[?v[12]:127\.0\.0\.1:\d+/\d+(,v1:127\.0\.0\.1:\d+/\d+\])?", "ADDR"),
     (r"127\.0\.0\.1:\d+/\d+", "ADDR"),
     (r"\bepoch \d+", "epoch N"),
@@ -25,6 +29,10 @@ MASKS = [
     (r"(client|mgr)\.\d+", r"\1.N"),
     (r"\b(hdd|ssd)\b", "CLASS"),
     (r",creating\b", ""),
+    # Ids of images, of groups and of their snapshots: two numbers of the client that made them.
+    (r"\b(rbd_data|journal_data)\.\d+\.(?=[0-9a-f]{10,})", r"\1.POOL."),
+    (r"\b((?:rbd_(?:data|header|object_map)|journal|journal_data)\.(?:POOL\.)?|id[\": =]+|journal[\": ']+)[0-9a-f]{10,}", r"\1ID"),
+    (r"^[0-9a-f]{10,16}(?= +\S)|(?<= \()[0-9a-f]{10,16}(?=\))", "ID"),
     (r"\(since [^)]*\)", "(since N)"),
     (r"\b(ceph|loligo) version [^)]*\)( pacific \(stable\))?", "VERSION"),
 ]
@@ -210,6 +218,9 @@ words  ceph osd down 0 && sleep 3 && ceph osd stat
 """
 
 
+TABLES = {"rados": RADOS, "ceph": CEPH}
+
+
 def parse(table):
     for line in table.strip().splitlines():
         mode, command = line.split(None, 1)
@@ -218,7 +229,7 @@ def parse(table):
 
 def mask(text, words=False):
     for pattern, replacement in MASKS:
-        text = re.sub(pattern, replacement, text)
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     if words:
         text = re.sub(r"\d+(\.\d+)?", "N", text)
         text = re.sub(r"\b([KMGT]i?B|B)\b", "B", text)

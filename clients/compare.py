@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Run the stock commands of commands.py and compare the replies.
+"""Run the stock commands of commands.py and compare the replies; rbd_commands.py does the same with its own.
 
     compare.py --conf DIR/ceph.conf [--peer-conf DIR/ceph.conf | --golden FILE]
     compare.py --conf DIR/ceph.conf --record FILE      write what this cluster answers
@@ -14,11 +14,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import commands
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLES = {"rados": commands.RADOS, "ceph": commands.CEPH}
 
 
-def run(command, conf, cwd):
-    env = dict(os.environ, CEPH_CONF=conf, LC_ALL="C")
+def run(command, conf, cwd, more_env):
+    env = dict(os.environ, CEPH_CONF=conf, LC_ALL="C", **more_env)
     try:
         done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=env, cwd=cwd, capture_output=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -26,17 +25,17 @@ def run(command, conf, cwd):
     return {"code": done.returncode, "out": done.stdout.decode("utf-8", "replace"), "err": done.stderr.decode("utf-8", "replace")}
 
 
-def play(conf, tables):
+def play(conf, suite, names):
     """Every step's reply, in order."""
     replies = []
     with tempfile.TemporaryDirectory() as scratch:
-        for command in commands.SETUP:
-            reply = run(command, conf, scratch)
+        for command in suite.SETUP:
+            reply = run(command, conf, scratch, suite.ENV)
             if reply["code"]:
                 sys.exit(f"setup failed on {conf}: {command}\n{reply['out']}{reply['err']}")
-        for name in tables:
-            for mode, command in commands.parse(TABLES[name]):
-                replies.append({"mode": mode, "command": command, **run(command, conf, scratch)})
+        for name in names:
+            for mode, command in commands.parse(suite.TABLES[name]):
+                replies.append({"mode": mode, "command": command, **run(command, conf, scratch, suite.ENV)})
     return replies
 
 
@@ -148,20 +147,21 @@ def expected():
     return known
 
 
-def main():
+def main(suite):
+    """`suite`: a module with SETUP, TABLES (name -> steps), ENV and GOLDEN, the file of its recorded answers."""
     arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arg.add_argument("--conf", required=True)
     arg.add_argument("--peer-conf")
-    arg.add_argument("--golden", default=os.path.join(HERE, "golden-16.2.15.json"))
+    arg.add_argument("--golden", default=os.path.join(HERE, suite.GOLDEN))
     arg.add_argument("--record")
-    arg.add_argument("--only", choices=TABLES, action="append")
+    arg.add_argument("--only", choices=suite.TABLES, action="append")
     opt = arg.parse_args()
-    tables = opt.only or list(TABLES)
-    ours = play(opt.conf, tables)
+    names = opt.only or list(suite.TABLES)
+    ours = play(opt.conf, suite, names)
     if opt.record:
         json.dump([recorded(reply) for reply in ours], open(opt.record, "w"), indent=1)
         return
-    theirs = play(opt.peer_conf, tables) if opt.peer_conf else json.load(open(opt.golden))
+    theirs = play(opt.peer_conf, suite, names) if opt.peer_conf else json.load(open(opt.golden))
     theirs = numbered(theirs)
     known, same, explained, wrong = expected(), 0, 0, 0
     for key, reply in numbered(ours).items():
@@ -181,4 +181,5 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main(commands)

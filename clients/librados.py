@@ -1,24 +1,12 @@
 #!/usr/bin/python3
 """What python3-rados offers for pools, objects, xattrs, omap, operations, aio
 and listings. Passes on real Ceph too: run it there with --conf."""
-import argparse, os, sys, threading, traceback
+import argparse, os, sys, threading
 
 import rados
 
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def fails(error, call, *args, **kwargs):
-    try:
-        call(*args, **kwargs)
-    except error:
-        return
-    raise AssertionError(f"{call.__name__}{args}: {error.__name__} expected")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from checks import check, fails, run
 
 
 @check
@@ -293,20 +281,14 @@ def main():
     cluster.connect(timeout=20)
     if not cluster.pool_exists("librados"):
         cluster.create_pool("librados")
-    failed = 0
     with cluster.open_ioctx("librados") as ioctx:
-        for function in CHECKS:
-            try:
-                function(cluster, ioctx)
-                print(f"ok: {function.__name__}", flush=True)
-            except Exception:
-                failed += 1
-                print(f"FAILED: {function.__name__}\n{traceback.format_exc()}", flush=True)
+        def plain():
             ioctx.set_namespace("")
             ioctx.set_locator_key("")
+
+        code = run("librados", cluster, ioctx, after=plain)
     cluster.shutdown()
-    print(f"librados: {len(CHECKS) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(code)
 
 
 main()
