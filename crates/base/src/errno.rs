@@ -53,6 +53,7 @@ errnos! {
     ENODATA = 61, "No data available";
     EOVERFLOW = 75, "Value too large for defined data type";
     EILSEQ = 84, "Invalid or incomplete multibyte or wide character";
+    EUSERS = 87, "Too many users";
     EMSGSIZE = 90, "Message too long";
     EOPNOTSUPP = 95, "Operation not supported";
     ENOTCONN = 107, "Transport endpoint is not connected";

@@ -11,6 +11,7 @@
 //! Design: `docs/design/0001-peering.md`. Protocol: `docs/protocol/osd-peer.md`.
 
 mod action;
+mod blocklist;
 mod config;
 pub mod exec;
 mod heartbeat;

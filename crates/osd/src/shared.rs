@@ -7,6 +7,7 @@ use crate::exec::CopySource;
 use crate::heartbeat::{Link, PeerOsd, Peers};
 use crate::maps::Maps;
 use crate::peer::{self, PgHeader, PgMessage};
+use crate::pg::watch::WatchTotals;
 use crate::space::Space;
 use base::{Duration, Time};
 use bytes::Bytes;
@@ -147,6 +148,9 @@ pub struct Shared<S> {
     pub held_ops: usize,
     pub held_bytes: u64,
     pub counters: Counters,
+    /// Clients' sessions that are open.
+    pub sessions: BTreeSet<SessionId>,
+    pub watch_totals: WatchTotals,
     /// On our device, as of the latest batch.
     pub space: Space,
     /// Writes under way in all PGs, in bytes of a device.
@@ -185,6 +189,8 @@ impl<S: ObjectStore> Shared<S> {
             held_ops: 0,
             held_bytes: 0,
             counters: Counters::default(),
+            sessions: BTreeSet::new(),
+            watch_totals: WatchTotals::default(),
             space,
             in_flight_bytes: 0,
             is_space_tight: true,

@@ -23,10 +23,18 @@ pub const OMAP_ENTRIES_MAX: u64 = 1024;
 pub const OMAP_BYTES_MAX: usize = 64 << 20;
 /// `osd_max_write_op_reply_len`: output of one operation of a write with RETURNVEC.
 pub const WRITE_REPLY_LEN_MAX: usize = 64;
+/// Watches of one object. Ceph has no bound; ours keeps the object's record well
+/// within one xattr.
+pub const WATCHERS_MAX: usize = 8192;
+/// What a notification carries, and what a watcher answers. Ceph has no bounds;
+/// an OSD of ours holds these in memory until everybody has answered.
+pub const NOTIFY_LEN_MAX: usize = 1 << 20;
+pub const NOTIFY_REPLY_LEN_MAX: usize = 64 << 10;
 /// `osd_max_pgls`.
 pub const PG_LIST_MAX: u64 = 1024;
 
 const _: () = assert!(OBJECT_SIZE_MAX <= store::limits::OBJECT_LEN_MAX);
+const _: () = assert!(WATCHERS_MAX * 100 < store::limits::XATTR_LEN_MAX as usize);
 const _: () = assert!(XATTR_NAME_LEN_MAX * 2 < store::limits::XATTR_NAME_LEN_MAX as usize);
 const _: () = assert!((2 * NAME_LEN_MAX + NAMESPACE_LEN_MAX) as u64 <= store::limits::OBJECT_NAME_LEN_MAX);
 

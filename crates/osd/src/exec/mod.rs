@@ -24,6 +24,7 @@ mod pg_list;
 mod staged;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 
 pub use classify::{Class, Unsupported, classify};
 pub use copy::read_whole;
@@ -37,6 +38,7 @@ use staged::{Before, StagedObject, Stop};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use store::{CollId, Mutation, ObjectId, ObjectStore, StoreError};
+use watch::{WatchContext, WatchEffects, Watching};
 use wire::maps::PgPool;
 use wire::messages::osd_op::{OpCode, flags, op_flags};
 use wire::messages::{MOsdOp, OpResult, OsdOp};
@@ -60,6 +62,7 @@ pub struct Context<'a> {
     pub pg_user_version: u64,
     /// For what object classes draw at random.
     pub seed: u64,
+    pub watch: WatchContext,
 }
 
 /// What execution lacks; fetch all of it and call again.
@@ -128,6 +131,8 @@ pub struct Outcome {
     pub effect: Effect,
     /// Operations that were met and are not implemented: to count and to log by name.
     pub unsupported: Vec<Unsupported>,
+    /// If anybody watches the object, or wants to.
+    pub watch: Option<Box<Watching>>,
 }
 
 #[derive(Clone, Debug)]
@@ -181,7 +186,7 @@ pub fn execute(context: &Context<'_>, store: &dyn ObjectStore, fetched: &Fetched
 /// The message as a whole failed: no operation ran, nothing is recorded.
 fn refuse(request: &MOsdOp, errno: Errno, unsupported: Vec<Unsupported>) -> Outcome {
     let ops = request.ops.iter().map(|op| reply_op(op, 0, Bytes::new())).collect();
-    Outcome { result: errno.negative(), ops, user_version: 0, effect: Effect::None, unsupported }
+    Outcome { result: errno.negative(), ops, user_version: 0, effect: Effect::None, unsupported, watch: None }
 }
 
 fn reply_op(op: &OsdOp, rval: i32, outdata: Bytes) -> OpResult {
@@ -220,10 +225,17 @@ fn run(
     if !object.needs.is_empty() {
         return Err(Stop::Need(Need::Data(object.needs)));
     }
-    Ok(match class {
+    let before = object.before.info.watchers.clone();
+    let effects = std::mem::take(&mut object.watch);
+    let mut outcome = match class {
         Class::Write => finish_write(context, object, executed),
         Class::Read | Class::PgOp => finish_read(object, executed),
-    })
+    };
+    if !before.is_empty() || !effects.is_empty() {
+        let effects = if outcome.result < 0 { WatchEffects::default() } else { effects };
+        outcome.watch = Some(Box::new(Watching { before, effects }));
+    }
+    Ok(outcome)
 }
 
 fn run_ops(
@@ -286,6 +298,7 @@ fn finish_read(object: StagedObject<'_>, executed: Executed) -> Outcome {
         user_version,
         effect: Effect::None,
         unsupported: executed.unsupported,
+        watch: None,
     }
 }
 
@@ -296,7 +309,7 @@ fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut execute
     if executed.result < 0 || idle {
         let user_version = object.before.info.user_version;
         let (result, ops) = (executed.result, executed.ops);
-        return Outcome { result, ops, user_version, effect: Effect::ErrorOnly, unsupported };
+        return Outcome { result, ops, user_version, effect: Effect::ErrorOnly, unsupported, watch: None };
     }
     if context.request.flags & flags::RETURNVEC == 0 {
         // A plain update answers nothing but its success; codes of operations stay.
@@ -308,7 +321,14 @@ fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut execute
             op.outdata = Bytes::new();
         }
         let result = Errno::EOVERFLOW.negative();
-        return Outcome { result, ops: executed.ops, user_version: 0, effect: Effect::None, unsupported };
+        return Outcome {
+            result,
+            ops: executed.ops,
+            user_version: 0,
+            effect: Effect::None,
+            unsupported,
+            watch: None,
+        };
     }
     stamp(context, &mut object, executed.user_modify);
     let user_version = object.info.user_version;
@@ -324,6 +344,7 @@ fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut execute
         user_version,
         effect: Effect::Change(change),
         unsupported,
+        watch: None,
     }
 }
 

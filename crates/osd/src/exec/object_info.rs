@@ -4,6 +4,7 @@
 //! In the store, the record is the xattr [`INFO_ATTR`]; a user's xattr has the
 //! letter [`USER_PREFIX`] before its name. The size is not recorded: the store has it.
 
+use super::watch::Watchers;
 use base::WallTime;
 use bytes::Bytes;
 use store::{ObjectId, ObjectStore, StoreError};
@@ -46,6 +47,8 @@ pub struct ObjectInfo {
     pub omap_bytes: u64,
     /// The highest sequence number of a snapshot context it was written under.
     pub snap_seq: u64,
+    /// Who watches it. Belongs to the object's place, not to its content: no copy has them.
+    pub watchers: Watchers,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -87,7 +90,7 @@ const FLAG_OMAP: u32 = 1;
 
 impl Encode for ObjectInfo {
     fn encode(&self, e: &mut Encoder) {
-        e.versioned(1, 1, |e| {
+        e.versioned(2, 1, |e| {
             e.put(&self.version);
             e.put(&self.prior_version);
             e.u64(self.user_version);
@@ -102,6 +105,7 @@ impl Encode for ObjectInfo {
             e.u64(self.omap_keys);
             e.u64(self.omap_bytes);
             e.u64(self.snap_seq);
+            e.put(&self.watchers);
         });
     }
 }
@@ -109,7 +113,7 @@ impl Encode for ObjectInfo {
 impl Decode for ObjectInfo {
     const MIN_LEN: usize = 6;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        d.versioned("object info", 1, |d, _| {
+        d.versioned("object info", 2, |d, version| {
             Ok(ObjectInfo {
                 version: d.get()?,
                 prior_version: d.get()?,
@@ -125,6 +129,7 @@ impl Decode for ObjectInfo {
                 omap_keys: d.u64()?,
                 omap_bytes: d.u64()?,
                 snap_seq: d.u64()?,
+                watchers: if version >= 2 { d.get()? } else { Watchers::new() },
             })
         })
     }
@@ -154,7 +159,8 @@ pub fn user_name(stored: &str) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::types::{EntityName, Epoch};
+    use crate::exec::watch::{WatchInfo, WatchKey};
+    use wire::types::{EntityAddr, EntityName, Epoch};
 
     #[test]
     fn record_survives_and_every_truncation_is_an_error() {
@@ -173,12 +179,28 @@ mod tests {
             omap_keys: 10,
             omap_bytes: 11,
             snap_seq: 12,
+            watchers: Watchers::from([(
+                WatchKey { cookie: 13, client: EntityName::client(14) },
+                WatchInfo { timeout_s: 15, addr: EntityAddr::BLANK },
+            )]),
         };
         let record = info.to_record();
         assert_eq!(ObjectInfo::from_record(record.clone()), Ok(info));
         for cut in 0..record.len() {
             assert!(ObjectInfo::from_record(record.slice(..cut)).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn record_of_version_1_has_no_watchers() {
+        let info = ObjectInfo { user_version: 4, snap_seq: 12, ..ObjectInfo::default() };
+        let mut record = info.to_record().to_vec();
+        // Version 1 ended before the empty map.
+        record.truncate(record.len() - 4);
+        record[0] = 1;
+        let len = u32::try_from(record.len() - 6).unwrap();
+        record[2..6].copy_from_slice(&len.to_le_bytes());
+        assert_eq!(ObjectInfo::from_record(record.into()), Ok(info));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub fn execute_pg_op(context: &PgListContext<'_>, store: &dyn ObjectStore) -> Re
         user_version: 0,
         effect: Effect::None,
         unsupported: Vec::new(),
+        watch: None,
     };
     for op in requested {
         let (code, outdata) = match run(context, op, store) {

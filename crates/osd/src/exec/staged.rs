@@ -8,6 +8,7 @@
 mod omap;
 
 use super::object_info::{InfoError, ObjectInfo, stored_name, user_name};
+use super::watch::{WatchDisconnect, WatchEffects};
 use super::{DataRange, Fetched, Need, limits};
 use base::Errno;
 use bytes::Bytes;
@@ -125,6 +126,8 @@ pub(super) struct StagedObject<'a> {
     pub(super) touched: bool,
     /// The content, its times and its user version came from another object.
     pub(super) copied: bool,
+    /// What the operations ask for with regard to watches.
+    pub(super) watch: WatchEffects,
     pub(super) needs: Vec<DataRange>,
     /// Operations so far, methods' uses of the object included.
     pub(super) uses: u32,
@@ -177,6 +180,7 @@ impl<'a> StagedObject<'a> {
             mutations: Vec::new(),
             touched: false,
             copied: false,
+            watch: WatchEffects::default(),
             needs: Vec::new(),
             uses: 0,
             worked_bytes: 0,
@@ -282,7 +286,7 @@ impl<'a> StagedObject<'a> {
         self.mutations.push(Mutation::Zero { id: self.id.clone(), offset, len });
     }
 
-    /// Data, xattrs, omap, and the record of it all but the versions.
+    /// Data, xattrs, omap, and the record of it all but the versions. Watchers are told.
     pub(super) fn remove(&mut self) {
         self.touched = true;
         self.exists = false;
@@ -292,6 +296,8 @@ impl<'a> StagedObject<'a> {
         self.edits.clear();
         self.xattrs.clear();
         self.omap = omap::StagedOmap::hiding_the_store();
+        let watchers = std::mem::take(&mut self.info.watchers);
+        self.watch.disconnects.extend(watchers.into_keys().map(|key| WatchDisconnect { key, tell: true }));
         self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() };
         // Whatever was staged before has no effect any more.
         self.mutations.clear();

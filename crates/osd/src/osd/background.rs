@@ -65,6 +65,9 @@ impl<S: ObjectStore> Osd<S> {
                 pg.on_retry(&mut self.sh, ctx);
             }
         }
+        for pg in self.pgs.values_mut() {
+            pg.expire_watches(&mut self.sh, ctx);
+        }
         self.sh.wake_at(self.timers.last_retry + self.sh.config.retry_interval / 2);
         if !self.deleting.is_empty() {
             if ctx.now.since(self.timers.last_delete) >= DELETE_PAUSE {

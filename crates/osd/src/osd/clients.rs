@@ -11,15 +11,9 @@ use crate::peer::{self, CopyGet, CopyResult, PgHeader};
 use crate::pg::request::{Origin, Request, Work};
 use crate::shared::CopyWait;
 use base::{Errno, Time};
-use bytes::Bytes;
 use store::ObjectStore;
-use wire::maps::OsdMap;
-use wire::messages::osd_op::{OsdOp, flags};
-use wire::messages::{
-    Incoming, MCommand, MOsdBackoff, MOsdMap, MOsdOp, MOsdOpReply, OpResult, Outgoing, Payload, Peer,
-    SessionId,
-};
-use wire::types::{AddrType, EVersion, EntityAddr, Epoch, HObject, OsdId, PgId, ReqId};
+use wire::messages::{Incoming, MCommand, MOsdBackoff, MOsdMap, MOsdOp, Outgoing, Payload, Peer, SessionId};
+use wire::types::{EVersion, Epoch, HObject, OsdId, PgId, ReqId};
 
 /// Requests held for epochs that we do not have yet.
 const FUTURE_MAX: usize = 4096;
@@ -126,9 +120,6 @@ impl<S: ObjectStore> Osd<S> {
         let peer = &client.peer;
         let features = peer.features;
         let map = self.sh.maps.map().clone();
-        if is_blocklisted(&map, &peer.addr) {
-            return self.refuse_op(session, tid, &op, Errno::ESHUTDOWN);
-        }
         // A pool that is gone, or a PG that is not ours: the client learns it
         // from the map that it has just been sent, and sends again.
         let Some(pool) = map.pool(op.pg.pg.pool) else {
@@ -188,25 +179,6 @@ impl<S: ObjectStore> Osd<S> {
             version: EVersion::ZERO,
         });
         pg.submit(&mut self.sh, ctx, request);
-    }
-
-    fn refuse_op(&mut self, session: SessionId, tid: u64, op: &MOsdOp, errno: Errno) {
-        let Some(client) = self.sessions.get(&session) else { return };
-        let bare = |o: &OsdOp| OsdOp { code: o.code, flags: o.flags, args: o.args, indata: Bytes::new() };
-        let reply = MOsdOpReply {
-            object: op.object.clone(),
-            pg: op.pg.pg,
-            flags: u64::from(op.flags | flags::ACK | flags::ONDISK),
-            result: errno.negative(),
-            bad_replay_version: EVersion::ZERO,
-            epoch: self.sh.epoch(),
-            ops: op.ops.iter().map(|o| OpResult { op: bare(o), rval: 0, outdata: Bytes::new() }).collect(),
-            retry_attempt: op.retry_attempt,
-            replay_version: EVersion::ZERO,
-            user_version: 0,
-        };
-        let message = Outgoing::new(&reply, tid, client.peer.features);
-        self.sh.send_client(session, message);
     }
 
     /// Sends out what copies need, or sends it again where the primary has changed.
@@ -274,42 +246,5 @@ impl<S: ObjectStore> Osd<S> {
         };
         let source = copy.source;
         pg.fetched(&mut self.sh, ctx, copy.request, |r| r.fetched.copies.push((source, outcome)));
-    }
-}
-
-/// By full address, or by IP for all nonces; entries have no port then.
-fn is_blocklisted(map: &OsdMap, addr: &EntityAddr) -> bool {
-    if map.blocklist.is_empty() && map.range_blocklist.is_empty() {
-        return false;
-    }
-    let Some(socket) = addr.socket else { return false };
-    let any = addr.with_kind(AddrType::Any);
-    let mut host = socket;
-    host.set_port(0);
-    let whole_host = EntityAddr { kind: AddrType::Any, nonce: 0, socket: Some(host) };
-    let listed = |a: &EntityAddr| map.blocklist.contains_key(a);
-    // Clients do not listen: their entries carry the nonce, and some no port.
-    let portless = EntityAddr { kind: AddrType::Any, nonce: addr.nonce, socket: Some(host) };
-    listed(&any)
-        || listed(addr)
-        || listed(&portless)
-        || listed(&whole_host)
-        || map.range_blocklist.keys().any(|range| in_range(range, socket.ip()))
-}
-
-/// The entry's nonce is the prefix length.
-fn in_range(range: &EntityAddr, ip: std::net::IpAddr) -> bool {
-    use std::net::IpAddr;
-    let Some(network) = range.socket.map(|s| s.ip()) else { return false };
-    match (network, ip) {
-        (IpAddr::V4(n), IpAddr::V4(i)) if range.nonce <= 32 => {
-            let shift = 32 - range.nonce;
-            n.to_bits().checked_shr(shift).unwrap_or(0) == i.to_bits().checked_shr(shift).unwrap_or(0)
-        }
-        (IpAddr::V6(n), IpAddr::V6(i)) if range.nonce <= 128 => {
-            let shift = 128 - range.nonce;
-            n.to_bits().checked_shr(shift).unwrap_or(0) == i.to_bits().checked_shr(shift).unwrap_or(0)
-        }
-        _ => false,
     }
 }

@@ -184,6 +184,11 @@ impl<S: ObjectStore> Osd<S> {
         if self.sh.am_up && (!was_up || placement_may_differ(scan_base, &map)) {
             self.find_unknown_pgs(ctx);
         }
+        if scan_base.blocklist != map.blocklist || scan_base.range_blocklist != map.range_blocklist {
+            for pg in self.pgs.values_mut() {
+                pg.fence_watches(&mut self.sh);
+            }
+        }
         let wanted = self.sh.want_up_thru;
         if map.info(me).is_some_and(|i| i.up_thru >= wanted) {
             self.sh.want_up_thru = Epoch(0);

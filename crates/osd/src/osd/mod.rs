@@ -192,6 +192,7 @@ impl<S: ObjectStore> Osd<S> {
     }
 
     pub fn on_client_open(&mut self, ctx: &mut Ctx<'_>, session: SessionId, peer: Peer) {
+        self.sh.sessions.insert(session);
         self.sessions.insert(session, ClientSession::new(peer));
         self.settle(ctx);
     }
@@ -207,6 +208,10 @@ impl<S: ObjectStore> Osd<S> {
                 pg.drop_session(&mut self.sh, session);
             }
             self.future_requests.retain(|(_, s, _)| *s != session);
+            self.sh.sessions.remove(&session);
+            for pg in self.pgs.values_mut().filter(|pg| !pg.watches().is_empty()) {
+                pg.lose_watch_session(&mut self.sh, ctx, session);
+            }
         }
         self.settle(ctx);
     }
@@ -361,6 +366,7 @@ impl<S: ObjectStore> Osd<S> {
         }
         for id in std::mem::take(&mut self.sh.dirty) {
             if let Some(pg) = self.pgs.get_mut(&id) {
+                pg.end_watches(&mut self.sh, ctx);
                 pg.purge_strays(&mut self.sh, ctx);
                 if cfg!(debug_assertions) {
                     pg.assert_sane();

@@ -27,6 +27,7 @@ mod replica;
 mod replication;
 pub mod request;
 pub mod stats;
+pub mod watch;
 
 pub use persist::{LoadError, load, meta_object, pg_meta};
 pub use recovery::TEMP_POOL;
@@ -171,6 +172,8 @@ pub struct Pg {
     /// Parts of an object on their way in: the part expected next.
     receiving: BTreeMap<HObject, (EVersion, u32)>,
 
+    watches: watch::Watches,
+
     pub stats: stats::Activity,
 }
 
@@ -217,6 +220,7 @@ impl Pg {
             repairs: 0,
             pushing: BTreeMap::new(),
             receiving: BTreeMap::new(),
+            watches: watch::Watches::default(),
             stats: stats::Activity::default(),
         }
     }

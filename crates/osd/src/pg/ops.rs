@@ -172,7 +172,13 @@ impl Pg {
     }
 
     fn start<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, request: Box<Request>) {
+        if self.is_fenced(sh, &request) {
+            let object = request.object.clone();
+            self.refuse_fenced(sh, request);
+            return self.pump_object(sh, ctx, &object);
+        }
         if request.is_write()
+            && request.origin != Origin::Own
             && !sh.config.sabotage.skip_dup_check
             && let Some(entry) = self.log.find_request(&request.reqid)
         {
@@ -228,10 +234,15 @@ impl Pg {
                     origin: request.origin.who(),
                     pg_user_version: self.info.last_user_version,
                     seed: ctx.random.next_u64(),
+                    watch: self.watch_context(sh, &request),
                 },
                 &sh.store,
                 &request.fetched,
             ),
+            Work::EndWatches(keys) => {
+                let id = self.object_id(&request.object);
+                exec::watch::end_watches(&sh.store, id, keys, at_version, &request.fetched)
+            }
             Work::Copy(source) => {
                 let id = self.object_id(&request.object);
                 match exec::read_whole(&sh.store, &id, source.version, &request.fetched) {
@@ -372,6 +383,13 @@ impl Pg {
         repairs: u64,
     ) {
         if let Some(request) = self.try_repair(sh, ctx, request, repairs) {
+            if self.is_fenced(sh, &request) {
+                // While it waited, its client was put on the list.
+                self.unlock(&request);
+                let object = request.object.clone();
+                self.refuse_fenced(sh, request);
+                return self.pump_object(sh, ctx, &object);
+            }
             self.run(sh, ctx, request, true);
         }
     }
@@ -408,7 +426,7 @@ impl Pg {
         ctx: &mut Ctx<'_>,
         request: Box<Request>,
         at_version: EVersion,
-        outcome: Outcome,
+        mut outcome: Outcome,
         held: bool,
     ) {
         if held {
@@ -420,6 +438,9 @@ impl Pg {
         }
         let object = request.object.clone();
         let pg_op = request.is_pg_op();
+        let watching = outcome.watch.take().map(|watching| *watching).unwrap_or_default();
+        self.meet_watchers(sh, ctx, &object, &watching.before);
+        let mut effects = watching.effects;
         if let Effect::Change(change) = &outcome.effect
             && let Some(refusal) =
                 self.refuse_when_full(sh, &request, change.delta.bytes, change.delta.objects)
@@ -435,10 +456,14 @@ impl Pg {
             tracing::debug!(pg = %self.id, %osd, "no room for a write");
             self.reply_error(sh, request, Errno::ENOSPC);
         } else {
+            if !matches!(outcome.effect, Effect::Change(_)) && !effects.is_empty() {
+                let effects = std::mem::take(&mut effects);
+                self.apply_watch_effects(sh, ctx, &request, outcome.user_version, effects);
+            }
             match outcome.effect {
                 Effect::None => self.reply_read(sh, request, outcome),
                 Effect::ErrorOnly | Effect::Change(_) => {
-                    self.submit_write(sh, ctx, Prepared { request, at_version, outcome });
+                    self.submit_write(sh, ctx, Prepared { request, at_version, outcome, effects });
                 }
             }
         }
@@ -554,6 +579,8 @@ impl Pg {
         all.extend(self.waiting.drain(..));
         // Ids are given in order of arrival.
         all.sort_by_key(|r| r.id);
+        // Whose time is over in this interval has all of it again in the next.
+        all.retain(|r| r.origin != Origin::Own);
         for mut request in all {
             request.fetched = Default::default();
             request.version = EVersion::ZERO;

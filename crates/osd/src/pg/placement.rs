@@ -56,6 +56,7 @@ impl Pg {
     pub(super) fn end_interval<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
         self.phase = Phase::Stray;
         self.take_back_requests(sh);
+        self.forget_watches(sh);
         sh.forget_fetches(self.id);
         self.stop_recovery(sh);
         self.prior = Default::default();

@@ -16,6 +16,7 @@ use super::log::{EntryKind, LogEntry};
 use super::ops::{Answer, reply};
 use super::request::{Request, Work};
 use crate::action::Ctx;
+use crate::exec::watch::WatchEffects;
 use crate::exec::{Effect, Outcome};
 use crate::peer::{self, PgHeader};
 use crate::shared::{Commit, Shared};
@@ -32,6 +33,8 @@ pub struct Prepared {
     pub request: Box<Request>,
     pub at_version: EVersion,
     pub outcome: Outcome,
+    /// Once it is durable everywhere.
+    pub effects: WatchEffects,
 }
 
 /// A write that is not durable everywhere yet.
@@ -56,6 +59,7 @@ pub struct InFlight {
     log_only: Vec<OsdId>,
     result: i32,
     ops: Vec<OpResult>,
+    effects: WatchEffects,
 }
 
 impl InFlight {
@@ -74,7 +78,7 @@ impl Pg {
         ctx: &mut Ctx<'_>,
         prepared: Prepared,
     ) {
-        let Prepared { request, at_version, outcome } = prepared;
+        let Prepared { request, at_version, outcome, effects } = prepared;
         let Outcome { result, ops, user_version, effect, .. } = outcome;
         let mut sums = self.info.sums;
         let (kind, prior_version, mutations) = match effect {
@@ -136,11 +140,12 @@ impl Pg {
             log_only: Vec::new(),
             result,
             ops,
+            effects,
         };
         sh.in_flight_bytes += cost;
         self.replicate(sh, ctx, &mut write);
         if sh.config.sabotage.ack_before_commit {
-            self.answer(sh, &mut write);
+            self.answer(sh, ctx, &mut write);
         }
         self.in_flight.push_back(write);
     }
@@ -279,7 +284,7 @@ impl Pg {
             let Some(mut write) = self.in_flight.pop_front() else { return };
             self.acked = write.version;
             sh.in_flight_bytes -= write.cost;
-            self.answer(sh, &mut write);
+            self.answer(sh, ctx, &mut write);
             for duplicate in write.duplicates {
                 self.reply_recorded(sh, duplicate, write.version);
             }
@@ -290,8 +295,12 @@ impl Pg {
         }
     }
 
-    fn answer<S: ObjectStore>(&mut self, sh: &mut Shared<S>, write: &mut InFlight) {
+    fn answer<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>, write: &mut InFlight) {
         let Some(request) = write.request.take() else { return };
+        if !write.effects.is_empty() {
+            let effects = std::mem::take(&mut write.effects);
+            self.apply_watch_effects(sh, ctx, &request, write.entry.user_version, effects);
+        }
         if let Work::Op(op, _) = &request.work {
             self.stats.write_bytes += op.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
         }

@@ -1,5 +1,6 @@
 //! A client's request on its way through a PG.
 
+use crate::exec::watch::WatchKey;
 use crate::exec::{Class, CopySource, Fetched};
 use base::Time;
 use wire::features::Features;
@@ -20,6 +21,8 @@ pub enum Origin {
         osd: OsdId,
         id: u64,
     },
+    /// This OSD's own.
+    Own,
 }
 
 impl Origin {
@@ -27,6 +30,7 @@ impl Origin {
         match self {
             Origin::Client { who, .. } => *who,
             Origin::Copy { osd, .. } => cls::Origin { name: EntityName::osd(osd.0), addr: EntityAddr::BLANK },
+            Origin::Own => cls::Origin { name: EntityName::osd(-1), addr: EntityAddr::BLANK },
         }
     }
 }
@@ -35,6 +39,8 @@ impl Origin {
 pub enum Work {
     Op(MOsdOp, Class),
     Copy(CopySource),
+    /// These watches of the object are over.
+    EndWatches(Vec<WatchKey>),
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +62,7 @@ pub struct Request {
 
 impl Request {
     pub fn is_write(&self) -> bool {
-        matches!(self.work, Work::Op(_, Class::Write))
+        matches!(self.work, Work::Op(_, Class::Write) | Work::EndWatches(_))
     }
 
     pub fn is_pg_op(&self) -> bool {
@@ -66,7 +72,7 @@ impl Request {
     pub fn session(&self) -> Option<SessionId> {
         match self.origin {
             Origin::Client { session, .. } => Some(session),
-            Origin::Copy { .. } => None,
+            Origin::Copy { .. } | Origin::Own => None,
         }
     }
 }

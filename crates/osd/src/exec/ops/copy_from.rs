@@ -51,7 +51,10 @@ pub(super) fn copy_from(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surr
 /// The source's user version and times come along.
 fn replace(object: &mut StagedObject<'_>, copied: &CopiedObject) -> Result<(), Stop> {
     if object.exists {
+        // The content is replaced; who watches the object goes on watching it.
+        let watchers = std::mem::take(&mut object.info.watchers);
         object.remove();
+        object.info.watchers = watchers;
     }
     object.write(0, copied.data.clone());
     for (name, value) in &copied.xattrs {

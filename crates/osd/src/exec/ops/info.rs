@@ -1,5 +1,4 @@
-//! Operations that answer from the object's record: STAT, ASSERT_VER,
-//! LIST_WATCHERS, LIST_SNAPS.
+//! Operations that answer from the object's record: STAT, ASSERT_VER, LIST_SNAPS.
 
 use super::{Done, OpEnd, StagedObject};
 use base::Errno;
@@ -29,13 +28,6 @@ pub(super) fn assert_version(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
         Ordering::Equal => Ok(Done::KEEP),
         Ordering::Greater => Err(Errno::EOVERFLOW.into()),
     }
-}
-
-/// None, as long as WATCH is refused.
-pub(super) fn list_watchers() -> OpEnd {
-    let mut e = Encoder::plain();
-    e.versioned(1, 1, |e| e.count(0));
-    Ok(Done::ok_with(e.finish()))
 }
 
 /// The head alone: writes under a context with snapshots are refused, so there are no clones.

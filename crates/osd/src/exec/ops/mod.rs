@@ -10,6 +10,7 @@ mod copy_from;
 mod info;
 mod omap;
 mod read;
+mod watch;
 mod write;
 mod xattr;
 
@@ -60,8 +61,11 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
         OpCode::CMPEXT => compare::cmpext(object, extent(op), &op.indata),
         OpCode::STAT => info::stat(object),
         OpCode::ASSERT_VER => info::assert_version(object, op),
-        OpCode::LIST_WATCHERS => info::list_watchers(),
+        OpCode::LIST_WATCHERS => watch::list_watchers(object),
         OpCode::LIST_SNAPS => info::list_snaps(object),
+        OpCode::WATCH => watch::watch(object, op, around.context),
+        OpCode::NOTIFY => watch::notify(object, op, around.context),
+        OpCode::NOTIFY_ACK => watch::notify_ack(object, op),
 
         OpCode::GETXATTR => xattr::get(object, op),
         OpCode::GETXATTRS => xattr::get_all(object),
@@ -100,7 +104,7 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
 
 /// The operation has an arm above; the others are refused, counted and logged.
 pub(super) fn is_supported(code: OpCode) -> bool {
-    const SUPPORTED: [OpCode; 37] = [
+    const SUPPORTED: [OpCode; 40] = [
         OpCode::READ,
         OpCode::SYNC_READ,
         OpCode::SPARSE_READ,
@@ -111,6 +115,9 @@ pub(super) fn is_supported(code: OpCode) -> bool {
         OpCode::ASSERT_VER,
         OpCode::LIST_WATCHERS,
         OpCode::LIST_SNAPS,
+        OpCode::WATCH,
+        OpCode::NOTIFY,
+        OpCode::NOTIFY_ACK,
         OpCode::GETXATTR,
         OpCode::GETXATTRS,
         OpCode::CMPXATTR,

@@ -8,6 +8,7 @@ mod listing;
 mod property;
 mod real_ceph;
 mod refusals;
+mod watch;
 
 use super::*;
 use store::{MemStore, StoreEvent, Transaction};
@@ -118,6 +119,7 @@ impl Bench {
             origin: cls::Origin { name: EntityName::client(1), addr: EntityAddr::BLANK },
             pg_user_version: self.version,
             seed: self.version,
+            watch: Default::default(),
         };
         execute(&context, &self.store, fetched)
     }
