@@ -36,6 +36,11 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "a record written where zeros are on their way",
+        file: "lay.rs",
+        edits: &[("is_some_and(|from| end > from)", "is_some_and(|_| false && end > 0)")],
+    },
+    Mutant {
         name: "freed blocks used again before that is durable",
         file: "commit.rs",
         edits: &[(

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{Engine, Identity};
 use tracing::info;
-use uring::{Disk, DiskFacts, DiskOptions, ReactorConfig};
+use uring::{Disk, DiskFacts, DiskKind, DiskOptions, ReactorConfig};
 use wire::types::{EntityAddr, EntityAddrVec, OsdId, Uuid};
 
 /// Where Ceph's OSDs listen, and where its users expect them.
@@ -70,7 +70,8 @@ pub fn store_options(device: &DiskFacts) -> store::Options {
     // While a cache is being flushed, a second record would only wait for the
     // next flush. Sealed later it carries more, and half the flushes remain.
     let pipeline_depth = if device.volatile_cache.yes { 1 } else { default.pipeline_depth };
-    store::Options { pipeline_depth, discard: device.discard.yes, ..default }
+    let lay_ahead = device.kind == DiskKind::File;
+    store::Options { pipeline_depth, discard: device.discard.yes, lay_ahead, ..default }
 }
 
 /// Formats a device that holds no store yet.

@@ -13,6 +13,10 @@
 //! fragmented device that costs about a microsecond for each run, and saves a
 //! device write for each it makes unnecessary.
 //!
+//! On a device where the first write to a place costs more than later ones (a file
+//! with holes), a second bitmap says which blocks are untouched: never in use since
+//! the store was opened, or discarded. Small writes prefer the others; see [`crate::lay`].
+//!
 //! Must not know who uses a block, nor when a freed block may be used again.
 
 /// Adjacent device blocks.
@@ -40,6 +44,9 @@ const GROUP_BLOCKS: u32 = WORD * GROUP_WORDS as u32;
 /// The longest run that [`Allocator::allocate_next`] insists on.
 const CHOOSY_MAX: u32 = 64;
 
+/// Runs shorter than this make small writes need more device writes than they should.
+const CROWDED: u32 = 8;
+
 /// What its search for one run may cost: groups passed over, and groups looked
 /// into, each of which counts for so many.
 const SEARCH_COST_MAX: u32 = 1024;
@@ -60,6 +67,27 @@ pub(crate) struct Allocator {
     /// Where [`Allocator::allocate_next`] goes on, and the runs it asks for.
     next: u32,
     choosy: u32,
+    untouched: Option<Untouched>,
+}
+
+/// Which free blocks a search may find.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    All,
+    Touched,
+}
+
+/// Words of the bitmap that one search for untouched blocks looks at.
+const UNTOUCHED_LOOKS: usize = 64 << 10;
+
+/// Places where a write costs more than elsewhere.
+struct Untouched {
+    /// Bit set: untouched, and so free.
+    bits: Vec<u64>,
+    group_count: Vec<u16>,
+    count: u32,
+    /// Where the search for such places goes on, in words.
+    cursor: usize,
 }
 
 impl Allocator {
@@ -76,6 +104,7 @@ impl Allocator {
             longest: GROUP_BLOCKS,
             next: 0,
             choosy: CHOOSY_MAX,
+            untouched: None,
         };
         for block in blocks..groups as u32 * GROUP_BLOCKS {
             alloc.set(block);
@@ -95,9 +124,66 @@ impl Allocator {
         self.bits[(block / WORD) as usize] >> (block % WORD) & 1 == 1
     }
 
+    /// From now on tells untouched blocks from others: what is free at this moment is untouched.
+    pub(crate) fn watch_untouched(&mut self) {
+        let bits: Vec<u64> = self.bits.iter().map(|used| !used).collect();
+        let group_count = self.group_free.clone();
+        self.untouched = Some(Untouched { bits, group_count, count: self.free, cursor: 0 });
+    }
+
+    /// Free blocks that were written before.
+    pub(crate) fn touched_free(&self) -> u32 {
+        self.free - self.untouched.as_ref().map_or(0, |untouched| untouched.count)
+    }
+
+    /// Small writes find only short runs of touched blocks.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.choosy < CROWDED
+    }
+
+    /// Takes up to `want` adjacent untouched blocks, in whole words of the bitmap.
+    pub(crate) fn take_untouched(&mut self, want: u32) -> Option<Run> {
+        let untouched = self.untouched.as_mut()?;
+        let words = untouched.bits.len();
+        let mut at = untouched.cursor;
+        let mut looks = 0;
+        while untouched.bits[at] != u64::MAX {
+            at = (at + 1) % words;
+            looks += 1;
+            if looks >= UNTOUCHED_LOOKS.min(words) {
+                untouched.cursor = at;
+                return None;
+            }
+        }
+        let limit = words.min(at + (want / WORD).max(1) as usize);
+        let end = (at..limit).find(|at| untouched.bits[*at] != u64::MAX).unwrap_or(limit);
+        untouched.cursor = end % words;
+        Some(self.take(Run { start: at as u32 * WORD, count: (end - at) as u32 * WORD }))
+    }
+
+    /// Gives back blocks whose places the device has forgotten.
+    pub(crate) fn release_untouched(&mut self, run: Run) {
+        self.release(run);
+        if let Some(untouched) = &mut self.untouched {
+            for block in run.start..run.end() {
+                untouched.bits[(block / WORD) as usize] |= 1 << (block % WORD);
+                untouched.group_count[(block / GROUP_BLOCKS) as usize] += 1;
+            }
+            untouched.count += run.count;
+        }
+    }
+
     fn set(&mut self, block: u32) {
         debug_assert!(!self.is_used(block));
-        self.bits[(block / WORD) as usize] |= 1 << (block % WORD);
+        let (word, bit) = ((block / WORD) as usize, 1 << (block % WORD));
+        self.bits[word] |= bit;
+        if let Some(untouched) = &mut self.untouched
+            && untouched.bits[word] & bit != 0
+        {
+            untouched.bits[word] &= !bit;
+            untouched.group_count[(block / GROUP_BLOCKS) as usize] -= 1;
+            untouched.count -= 1;
+        }
         self.group_free[(block / GROUP_BLOCKS) as usize] -= 1;
         self.free -= 1;
     }
@@ -144,7 +230,7 @@ impl Allocator {
         let start = self.free_since(run.start);
         let len = run.end() - start;
         let end = (group as u32 + 1) * GROUP_BLOCKS;
-        let len = if run.end() < end { len + self.run_at(run.end(), GROUP_BLOCKS) } else { len };
+        let len = if run.end() < end { len + self.run_at(run.end(), GROUP_BLOCKS, Of::All) } else { len };
         self.group_longest[group] = self.group_longest[group].max(len as u16);
         self.longest = self.longest.max(len);
     }
@@ -167,15 +253,36 @@ impl Allocator {
         at
     }
 
+    /// The free blocks of a word, as set bits.
+    fn free_bits(&self, word: usize, of: Of) -> u64 {
+        let free = !self.bits[word];
+        match (&self.untouched, of) {
+            (Some(untouched), Of::Touched) => free & !untouched.bits[word],
+            _ => free,
+        }
+    }
+
+    /// Whether the group may have a free run of that length.
+    fn may_have(&self, group: u32, want: u32, of: Of) -> bool {
+        let group = group as usize;
+        let longest = u32::from(self.group_longest[group]);
+        match (&self.untouched, of) {
+            (Some(untouched), Of::Touched) => {
+                longest >= want && u32::from(self.group_free[group] - untouched.group_count[group]) >= want
+            }
+            _ => longest >= want,
+        }
+    }
+
     /// The free run that starts at `block`, at most `want` long, within its group.
-    fn run_at(&self, block: u32, want: u32) -> u32 {
+    fn run_at(&self, block: u32, want: u32, of: Of) -> u32 {
         let end = (block / GROUP_BLOCKS + 1) * GROUP_BLOCKS;
         let limit = want.min(end - block);
         let mut len = 0;
         while len < limit {
             let at = block + len;
-            let word = self.bits[(at / WORD) as usize] >> (at % WORD);
-            let clear = word.trailing_zeros().min(WORD - at % WORD);
+            let taken = !self.free_bits((at / WORD) as usize, of) >> (at % WORD);
+            let clear = taken.trailing_zeros().min(WORD - at % WORD);
             len += clear;
             if clear < WORD - at % WORD {
                 break;
@@ -186,13 +293,13 @@ impl Allocator {
 
     /// The first run of `want` blocks at or after `from` in its group. When there
     /// is none in the whole group, then this is known from now on.
-    fn search_group(&mut self, from: u32, want: u32) -> Option<u32> {
+    fn search_group(&mut self, from: u32, want: u32, of: Of) -> Option<u32> {
         let group = from / GROUP_BLOCKS;
         let (first, end) = (group * GROUP_BLOCKS, (group + 1) * GROUP_BLOCKS);
         // The free run that ends right before the word at hand.
         let mut open = 0;
         for at in (from / WORD * WORD..end).step_by(WORD as usize) {
-            let mut free = !self.bits[(at / WORD) as usize];
+            let mut free = self.free_bits((at / WORD) as usize, of);
             if at < from {
                 free &= u64::MAX << (from % WORD);
             }
@@ -209,7 +316,7 @@ impl Allocator {
             }
             open = (!free).leading_zeros();
         }
-        if from == first {
+        if from == first && of == Of::All {
             let known = &mut self.group_longest[group as usize];
             *known = (*known).min(want as u16 - 1);
         }
@@ -220,14 +327,14 @@ impl Allocator {
         let groups = self.group_free.len() as u32;
         let start_group = self.cursor / GROUP_BLOCKS;
         if u32::from(self.group_longest[start_group as usize]) >= want
-            && let Some(found) = self.search_group(self.cursor, want)
+            && let Some(found) = self.search_group(self.cursor, want, Of::All)
         {
             return Some(found);
         }
         for step in 1..=groups {
             let group = (start_group + step) % groups;
             if u32::from(self.group_longest[group as usize]) >= want
-                && let Some(found) = self.search_group(group * GROUP_BLOCKS, want)
+                && let Some(found) = self.search_group(group * GROUP_BLOCKS, want, Of::All)
             {
                 return Some(found);
             }
@@ -246,7 +353,7 @@ impl Allocator {
             && hint < self.blocks
             && !self.is_used(hint)
         {
-            let count = self.run_at(hint, want);
+            let count = self.run_at(hint, want, Of::All);
             if count == want || count * 2 > want {
                 return Some(self.take(Run { start: hint, count }));
             }
@@ -270,17 +377,20 @@ impl Allocator {
         if self.free == 0 || want == 0 {
             return None;
         }
-        if self.next >= self.blocks || self.is_used(self.next) {
-            self.next = self.choose_next();
+        let of = if self.touched_free() > 0 { Of::Touched } else { Of::All };
+        let usable = self.next < self.blocks
+            && self.free_bits((self.next / WORD) as usize, of) >> (self.next % WORD) & 1 == 1;
+        if !usable {
+            self.next = self.choose_next(of);
         }
-        let count = self.run_at(self.next, want);
+        let count = self.run_at(self.next, want, of);
         let run = self.take(Run { start: self.next, count });
         self.next = run.end();
         Some(run)
     }
 
-    /// The run to be filled next. A free block exists.
-    fn choose_next(&mut self) -> u32 {
+    /// The run to be filled next. Such a free block exists.
+    fn choose_next(&mut self, of: Of) -> u32 {
         let groups = self.group_free.len() as u32;
         let mut at = self.next % self.blocks;
         loop {
@@ -290,9 +400,9 @@ impl Allocator {
             for _ in 0..=groups {
                 let group = at / GROUP_BLOCKS;
                 cost += 1;
-                if u32::from(self.group_longest[group as usize]) >= want {
+                if self.may_have(group, want, of) {
                     cost += LOOK_COST;
-                    if let Some(found) = self.search_group(at, want) {
+                    if let Some(found) = self.search_group(at, want, of) {
                         if cost < SEARCH_COST_MAX / 16 {
                             self.choosy = (want * 2).min(CHOOSY_MAX);
                         }
@@ -445,6 +555,40 @@ mod tests {
                 alloc.release(run);
             }
         }
+    }
+
+    #[test]
+    fn small_writes_go_where_something_was_written_before() {
+        let mut alloc = Allocator::new(3 * GROUP_BLOCKS);
+        let used = Run { start: 100, count: 50 };
+        assert!(alloc.mark_run(used));
+        alloc.watch_untouched();
+        assert_eq!(alloc.touched_free(), 0);
+        // Nothing else is there yet.
+        assert!(alloc.allocate_next(1).is_some());
+        alloc.release(used);
+        assert_eq!(alloc.touched_free(), 50);
+        assert_eq!(alloc.allocate_next(20), Some(Run { start: 100, count: 20 }));
+        let laid = alloc.take_untouched(256).unwrap();
+        assert_eq!((laid.start % WORD, laid.count), (0, 256));
+        assert_eq!(alloc.touched_free(), 30);
+        alloc.release(laid);
+        assert_eq!(alloc.touched_free(), 30 + 256);
+        let mut taken = BTreeSet::from_iter(100..120);
+        while alloc.touched_free() > 0 {
+            let run = alloc.allocate_next(7).unwrap();
+            assert!((run.start..run.end()).all(|block| taken.insert(block)));
+        }
+        let expected: BTreeSet<u32> = (100..150).chain(laid.start..laid.end()).collect();
+        assert_eq!(taken, expected);
+        alloc.release_untouched(laid);
+        assert_eq!(alloc.touched_free(), 0);
+        // To the last block, whatever was laid.
+        let mut left = alloc.free_blocks();
+        while let Some(run) = alloc.take_untouched(256).or_else(|| alloc.allocate_next(9)) {
+            left -= u64::from(run.count);
+        }
+        assert_eq!((left, alloc.free_blocks()), (0, 0));
     }
 
     #[test]

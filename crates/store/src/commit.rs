@@ -109,7 +109,8 @@ impl Core {
             };
             let len = batch.record_len();
             let fits = self.issue_position + len - self.superblock.head_position <= self.region.len;
-            if batch.position.is_none() || batch.waiting > 0 || !fits {
+            let meets_zeros = self.record_meets_zeros(self.issue_position + len);
+            if batch.position.is_none() || batch.waiting > 0 || !fits || meets_zeros {
                 return;
             }
             let Some(batch) = self.batches.pop_front() else {

@@ -15,6 +15,7 @@ use crate::index::{BlockSink, Extent, Index};
 use crate::io::Io;
 use crate::key_map::KeyMap;
 use crate::kinds::Nid;
+use crate::lay::Lay;
 use crate::limits::BLOCK_LEN;
 use crate::log::Region;
 use crate::ops::OpWriter;
@@ -70,6 +71,7 @@ pub(crate) struct Core {
     /// Free once nothing pins them; their release is durable.
     pub(crate) releasing: Vec<Run>,
     pub(crate) trim: Trim,
+    pub(crate) lay: Lay,
 
     /// Oldest first, the last one open, the others sealed.
     pub(crate) batches: VecDeque<Batch>,

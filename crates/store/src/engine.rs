@@ -52,6 +52,9 @@ pub struct Options {
     pub discard: bool,
     pub discard_blocks_min: u32,
     pub discard_quiet_commits: u32,
+    /// Write zeros ahead of small writes and of the log: for files, where the first
+    /// write to a place costs more than later ones.
+    pub lay_ahead: bool,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             discard: false,
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
+            lay_ahead: false,
         }
     }
 }
@@ -391,6 +395,7 @@ impl Core {
             Purpose::Page { id, part } => self.on_page(id, part, result),
             Purpose::Switch => self.on_switch_step(result),
             Purpose::Discard { run } => self.on_discarded(run),
+            Purpose::Lay(laying) => self.on_laid(laying, result),
             Purpose::Check { part } => self.checks.push((part, result)),
             Purpose::Open { .. } => (),
         }

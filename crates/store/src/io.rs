@@ -3,6 +3,7 @@
 use crate::alloc::Run;
 use crate::index::PageRef;
 use crate::key_map::KeyMap;
+use crate::lay::Laying;
 use crate::reads::DevicePart;
 use bytes::Bytes;
 use env::{DiskOp, DiskRequest};
@@ -47,6 +48,8 @@ pub(crate) enum Purpose {
     Discard {
         run: Run,
     },
+    /// Zeros ahead of what is to come.
+    Lay(Laying),
     /// Of `fsck`.
     Check {
         part: u32,

@@ -182,6 +182,7 @@ impl Core {
             self.pump_writeback();
             self.pump_checkpoint();
             self.pump_trim();
+            self.pump_lay();
         }
     }
 

@@ -25,6 +25,7 @@ use crate::gather::Gather;
 use crate::index::{BlockSink, Index, TreeId, Wanted};
 use crate::io::{Io, Purpose};
 use crate::key_map::KeyMap;
+use crate::lay::Lay;
 use crate::limits::BLOCK_LEN;
 use crate::log::{self, Header, Region};
 use crate::needs::Needs;
@@ -882,13 +883,17 @@ impl Opening {
     fn finish(&mut self, replay: Option<Replay>) -> Box<Core> {
         let superblock = self.superblock().clone();
         let region = self.region();
-        let rebuilt = self.rebuilt.take().expect("begun before anything is loaded");
+        let mut rebuilt = self.rebuilt.take().expect("begun before anything is loaded");
         let (position, sequence) = replay
             .map_or((superblock.head_position, superblock.head_sequence), |replay| {
                 (replay.position, replay.sequence)
             });
         let buffers = Buffers::default();
         let discard = self.options.discard && !self.options.read_only;
+        let lays = self.options.lay_ahead && !self.options.read_only;
+        if lays {
+            rebuilt.alloc.watch_untouched();
+        }
         let trim = Trim::new(discard, rebuilt.alloc.blocks(), self.options.discard_blocks_min);
         let mut core = Box::new(Core {
             io: std::mem::take(&mut self.io),
@@ -906,6 +911,7 @@ impl Opening {
             awaits: BTreeMap::new(),
             releasing: Vec::new(),
             trim,
+            lay: Lay::new(lays, position),
             batches: VecDeque::from([Batch::new(sequence, buffers.clone(), OpWriter::default())]),
             buffers,
             spare_ops: Vec::new(),

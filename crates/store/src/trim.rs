@@ -113,7 +113,7 @@ impl Trim {
 impl Core {
     /// At each commit, before it does anything.
     pub(crate) fn note_quiet(&mut self) {
-        let idle = self.io.len() == usize::from(self.trim.in_flight);
+        let idle = self.io.len() == usize::from(self.trim.in_flight) + self.lay.in_flight();
         let quiet = idle && self.batches.iter().all(|batch| batch.is_empty());
         self.trim.quiet = if quiet { self.trim.quiet.saturating_add(1) } else { 0 };
     }
@@ -139,7 +139,7 @@ impl Core {
     /// A refused hint is no harm.
     pub(crate) fn on_discarded(&mut self, run: Run) {
         self.trim.in_flight = false;
-        self.alloc.release(run);
+        self.alloc.release_untouched(run);
     }
 
     /// Before a stop: the device's other work comes first.

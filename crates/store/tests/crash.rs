@@ -224,7 +224,7 @@ const SMALL: Mix = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, op
 const DRAW: Effort =
     Effort { writes: 2, tears: Tears::None, drawn: 3, aftermath_of: 12, data_len: 300 << 10 };
 
-const LONG: [Long; 6] = [
+const LONG: [Long; 7] = [
     Long { name: "mixed", options, mix: MIX, transactions: 400, fills: false, runs: 12, effort: DRAW },
     Long {
         name: "paged",
@@ -266,6 +266,15 @@ const LONG: [Long; 6] = [
         transactions: 300,
         fills: false,
         runs: 6,
+        effort: DRAW,
+    },
+    Long {
+        name: "laid",
+        options: || Options { lay_ahead: true, ..options() },
+        mix: MIX,
+        transactions: 400,
+        fills: false,
+        runs: 8,
         effort: DRAW,
     },
     Long {
@@ -341,7 +350,7 @@ fn long_workloads_survive_sampled_cuts_with_little_memory_or_space() {
 
 #[test]
 fn long_workloads_survive_sampled_cuts_with_other_options() {
-    long_runs(&["direct", "discard"], 1000);
+    long_runs(&["direct", "discard", "laid"], 1000);
 }
 
 /// Chunks of a checkpoint may take blocks that its snapshot still refers to,

@@ -278,7 +278,9 @@ fn answers_as_the_model_does_with_one_record_and_one_copy() {
 #[test]
 fn answers_as_the_model_does_when_discarding() {
     let options = Options { discard: true, discard_blocks_min: 1, discard_quiet_commits: 0, ..options() };
-    runs("discarding", 5000..5005, 100_000, &Run { options, ..usual() });
+    runs("discarding", 5000..5005, 100_000, &Run { options: options.clone(), ..usual() });
+    let options = Options { lay_ahead: true, ..options };
+    runs("discarding and laying", 5100..5105, 100_000, &Run { options, ..usual() });
 }
 
 #[test]
@@ -289,7 +291,7 @@ fn answers_as_the_model_does_writing_directly() {
 
 #[test]
 fn answers_as_the_model_does_on_a_full_device() {
-    let options = Options { log_len: Some(4 << 20), ..options() };
+    let options = Options { log_len: Some(4 << 20), lay_ahead: true, ..options() };
     let mix = Mix { objects: 60, object_len: 400 << 10, large_percent: 50, ops_max: 3 };
     runs("full device", 7000..7004, 20_000, &Run { options, mix, transactions: 4000, fills: true });
 }
