@@ -38,6 +38,7 @@ errnos! {
     EACCES = 13, "Permission denied";
     EBUSY = 16, "Device or resource busy";
     EEXIST = 17, "File exists";
+    EXDEV = 18, "Invalid cross-device link";
     ENODEV = 19, "No such device";
     ENOTDIR = 20, "Not a directory";
     EINVAL = 22, "Invalid argument";

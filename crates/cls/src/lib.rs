@@ -11,6 +11,7 @@
 
 mod hello;
 pub mod object;
+mod rbd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -79,7 +80,7 @@ pub enum Found {
 }
 
 /// Every class and its methods, by name.
-const CLASSES: &[(&str, &[Method])] = &[("hello", hello::METHODS)];
+const CLASSES: &[(&str, &[Method])] = &[("hello", hello::METHODS), ("rbd", rbd::METHODS)];
 
 /// `osd_class_load_list`: the other classes that Ceph 16.2 would load.
 const NOT_IMPLEMENTED: &[&str] = &[
@@ -90,7 +91,6 @@ const NOT_IMPLEMENTED: &[&str] = &[
     "log",
     "numops",
     "otp",
-    "rbd",
     "refcount",
     "rgw",
     "timeindex",

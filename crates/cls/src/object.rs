@@ -121,6 +121,8 @@ pub trait Object {
     /// The sequence number of the object's snapshot set: of the newest snapshot
     /// context it was written under. ENOENT without the object.
     fn snap_seq(&mut self) -> Result<u64, Fault>;
+    /// Who watches the object.
+    fn watchers(&mut self) -> Result<Vec<Origin>, Fault>;
     /// Grows with each operation of the request and each use of the object: together
     /// with the version it names a moment.
     fn operation_index(&self) -> u32;

@@ -30,6 +30,7 @@ pub struct MemObject {
     pub now: WallTime,
     pub version: u64,
     pub random: Random,
+    pub watchers: Vec<Origin>,
     /// The object is used this many times, then says [`Fault::Later`].
     pub patience: Option<u32>,
     uses: Uses,
@@ -55,6 +56,7 @@ impl MemObject {
             now: WallTime { sec: 1000, nsec: 0 },
             version: 1,
             random: Random::from_seed(1),
+            watchers: Vec::new(),
             patience: None,
             uses: Uses::default(),
             steps: 0,
@@ -305,6 +307,11 @@ impl Object for MemObject {
 
     fn snap_seq(&mut self) -> Result<u64, Fault> {
         Ok(self.there()?.snap_seq)
+    }
+
+    fn watchers(&mut self) -> Result<Vec<Origin>, Fault> {
+        self.reading()?;
+        Ok(self.watchers.clone())
     }
 
     fn operation_index(&self) -> u32 {

@@ -229,6 +229,13 @@ impl Object for Host<'_, '_, '_> {
         if self.object.exists { Ok(self.object.before.info.snap_seq) } else { Err(Errno::ENOENT.into()) }
     }
 
+    fn watchers(&mut self) -> Result<Vec<Origin>, Fault> {
+        self.reading(|object| {
+            let watchers = object.info.watchers.iter();
+            Ok(watchers.map(|(key, info)| Origin { name: key.client, addr: info.addr }).collect())
+        })
+    }
+
     fn operation_index(&self) -> u32 {
         self.object.uses
     }
