@@ -29,6 +29,7 @@ mod pg_map;
 mod pools;
 mod serde_bridge;
 mod sessions;
+mod snapshots;
 mod subscriptions;
 #[cfg(test)]
 mod tests;

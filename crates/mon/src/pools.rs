@@ -10,9 +10,9 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use wire::codec::Encode;
 use wire::features::Features;
-use wire::maps::{AutoscaleMode, PgPool, PoolFlags, PoolSnapInfo};
+use wire::maps::{AutoscaleMode, PgPool, PoolFlags};
 use wire::messages::{LogLevel, MPoolOp, MPoolOpReply, PoolOpKind, SessionId};
-use wire::types::{IntervalSet, PoolId, SnapId};
+use wire::types::PoolId;
 
 /// What `osd pool create` and `MPoolOp` ask for; what is absent has defaults.
 #[derive(Default)]
@@ -27,10 +27,6 @@ pub struct NewPool {
     pub expected_num_objects: u64,
     pub bulk: bool,
 }
-
-/// The OSDs keep no clones yet, so a snapshot would show later writes: none can
-/// be taken. The monitor's own part is done, and its tests run it.
-const SNAPSHOTS_ARE_SERVED: bool = cfg!(test);
 
 impl Core {
     /// The name's length is what a message can carry; the rest is what `rados` and the shell can cope with.
@@ -213,89 +209,6 @@ impl Core {
         }
         self.osd.pool_mut(id);
         self.osd.pending().new_pool_names.insert(id, to.to_string());
-        Ok(())
-    }
-
-    // ---- snapshots ----
-
-    fn check_snapshots_are_served() -> Result<(), Failure> {
-        match SNAPSHOTS_ARE_SERVED {
-            true => Ok(()),
-            false => fail(Errno::EOPNOTSUPP, "snapshots are not supported yet"),
-        }
-    }
-
-    /// A snapshot of the whole pool, by name.
-    pub fn create_pool_snap(&mut self, turn: &Turn, id: PoolId, name: &str) -> Result<SnapId, Failure> {
-        Self::check_snapshots_are_served()?;
-        let Some(pool) = self.osd.map().pool(id) else { return fail(Errno::ENOENT, "no such pool") };
-        if pool.flags.contains(PoolFlags::SELFMANAGED_SNAPS) {
-            let text =
-                format!("pool {} is in selfmanaged snaps mode", self.osd.map().pool_name(id).unwrap_or("?"));
-            return fail(Errno::EINVAL, text);
-        }
-        if pool.snap_by_name(name).is_some() {
-            return fail(Errno::EEXIST, format!("snap {name} already exists"));
-        }
-        let (epoch, stamp) = (self.osd.epoch().next(), turn.wall);
-        let Some(pool) = self.osd.pool_mut(id) else { return fail(Errno::ENOENT, "no such pool") };
-        let snapid = SnapId(pool.snap_seq.0 + 1);
-        pool.flags.insert(PoolFlags::POOL_SNAPS);
-        pool.snap_seq = snapid;
-        pool.snap_epoch = epoch;
-        pool.snaps.insert(snapid, PoolSnapInfo { snapid, stamp, name: name.to_string() });
-        Ok(snapid)
-    }
-
-    pub fn remove_pool_snap(&mut self, id: PoolId, name: &str) -> Result<(), Failure> {
-        let found = self.osd.map().pool(id).and_then(|p| p.snap_by_name(name)).map(|s| s.snapid);
-        let Some(snapid) = found else { return fail(Errno::ENOENT, format!("snap {name} does not exist")) };
-        let epoch = self.osd.epoch().next();
-        if let Some(pool) = self.osd.pool_mut(id) {
-            pool.snaps.remove(&snapid);
-            pool.snap_epoch = epoch;
-        }
-        self.queue_removed_snap(id, snapid);
-        Ok(())
-    }
-
-    fn queue_removed_snap(&mut self, id: PoolId, snap: SnapId) {
-        let removed: &mut IntervalSet = self.osd.pending().new_removed_snaps.entry(id).or_default();
-        removed.insert(snap.0, 1);
-    }
-
-    /// An id for a snapshot that the client keeps track of itself.
-    pub fn create_unmanaged_snap(&mut self, id: PoolId) -> Result<SnapId, Failure> {
-        Self::check_snapshots_are_served()?;
-        let Some(pool) = self.osd.map().pool(id) else { return fail(Errno::ENOENT, "no such pool") };
-        if pool.flags.contains(PoolFlags::POOL_SNAPS) {
-            return fail(Errno::EINVAL, "the pool has snapshots of its own");
-        }
-        let epoch = self.osd.epoch().next();
-        let Some(pool) = self.osd.pool_mut(id) else { return fail(Errno::ENOENT, "no such pool") };
-        pool.flags.insert(PoolFlags::SELFMANAGED_SNAPS);
-        let snapid = SnapId(pool.snap_seq.0 + 1);
-        pool.snap_seq = snapid;
-        pool.snap_epoch = epoch;
-        Ok(snapid)
-    }
-
-    fn remove_unmanaged_snap(&mut self, id: PoolId, snap: SnapId) -> Result<(), Failure> {
-        let Some(pool) = self.osd.map().pool(id) else { return fail(Errno::ENOENT, "no such pool") };
-        if !pool.flags.contains(PoolFlags::SELFMANAGED_SNAPS) {
-            return fail(Errno::EINVAL, "the pool has no such snapshots");
-        }
-        if snap.0 > pool.snap_seq.0 || snap.0 == 0 {
-            return fail(Errno::ENOENT, "no such snapshot");
-        }
-        if self.osd.map().removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap.0)) {
-            return Ok(());
-        }
-        let epoch = self.osd.epoch().next();
-        if let Some(pool) = self.osd.pool_mut(id) {
-            pool.snap_epoch = epoch;
-        }
-        self.queue_removed_snap(id, snap);
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 //! Source: Ceph `src/osd/OSD.cc` (`recalc_full_state`, `osd_failsafe_full_ratio`),
 //! for the idea of a failsafe; the shares are ours.
 
-use crate::exec::INFO_ATTR;
+use crate::exec::{INFO_ATTR, SNAPSET_ATTR};
 use store::{Mutation, StoreStats};
 
 /// Of the device, never taken by clients' data: `osd_failsafe_full_ratio` is 0.97.
@@ -59,7 +59,7 @@ impl Space {
 pub fn cost_of(mutations: &[Mutation]) -> u64 {
     const BLOCK: u64 = store::limits::BLOCK_LEN;
     let attr_len = |name: &str, value: &bytes::Bytes| {
-        if name == INFO_ATTR { 0 } else { (name.len() + value.len()) as u64 }
+        if name == INFO_ATTR || name == SNAPSET_ATTR { 0 } else { (name.len() + value.len()) as u64 }
     };
     mutations
         .iter()

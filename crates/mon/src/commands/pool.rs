@@ -441,7 +441,7 @@ fn rmsnap(r: &mut Request) -> Outcome {
     let snap = r.args.string("snap")?;
     let pool = r.core.osd.map().pool(id);
     if pool.is_some_and(|p| p.flags.contains(PoolFlags::SELFMANAGED_SNAPS)) {
-        return fail(Errno::EINVAL, format!("pool {name} is in selfmanaged snaps mode"));
+        return fail(Errno::EINVAL, format!("pool {name} is in unmanaged snaps mode"));
     }
     if pool.is_none_or(|p| p.snap_by_name(&snap).is_none()) {
         return Ok(Reply::status(format!("pool {name} snap {snap} does not exist")));

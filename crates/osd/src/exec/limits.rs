@@ -32,6 +32,10 @@ pub const NOTIFY_LEN_MAX: usize = 1 << 20;
 pub const NOTIFY_REPLY_LEN_MAX: usize = 64 << 10;
 /// `osd_max_pgls`.
 pub const PG_LIST_MAX: u64 = 1024;
+/// Clones of one object, and snapshots of one clone; ours, so that the record of them
+/// stays one xattr. (Ceph: `mds_max_snaps_per_dir` is 100, rbd recommends far fewer.)
+pub const CLONES_MAX: usize = 2048;
+pub const SNAPS_MAX: usize = 4096;
 
 const _: () = assert!(OBJECT_SIZE_MAX <= store::limits::OBJECT_LEN_MAX);
 const _: () = assert!(WATCHERS_MAX * 100 < store::limits::XATTR_LEN_MAX as usize);

@@ -21,6 +21,7 @@ pub mod limits;
 mod object_info;
 mod ops;
 mod pg_list;
+mod snapshots;
 mod staged;
 #[cfg(test)]
 mod tests;
@@ -30,10 +31,12 @@ pub use classify::{Class, Unsupported, classify};
 pub use copy::read_whole;
 pub use object_info::{INFO_ATTR, InfoError, ObjectInfo};
 pub use pg_list::{PgListContext, execute_pg_op, pg_end};
+pub use snapshots::{CloneChange, SNAPS_ATTR, SNAPSET_ATTR, SnapSet, Trimmed, decode_snaps, trim};
 
 use base::{Errno, WallTime};
 use bytes::Bytes;
 use ops::{Done, Surroundings};
+use snapshots::{Shown, SnapContext};
 use staged::{Before, StagedObject, Stop};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -42,7 +45,7 @@ use watch::{WatchContext, WatchEffects, Watching};
 use wire::maps::PgPool;
 use wire::messages::osd_op::{OpCode, flags, op_flags};
 use wire::messages::{MOsdOp, OpResult, OsdOp};
-use wire::types::{EVersion, Epoch, HObject, ReqId};
+use wire::types::{EVersion, Epoch, HObject, IntervalSet, ReqId, SnapId};
 
 /// The request and the state of the world it runs in.
 pub struct Context<'a> {
@@ -63,6 +66,25 @@ pub struct Context<'a> {
     /// For what object classes draw at random.
     pub seed: u64,
     pub watch: WatchContext,
+    /// Snapshots of the pool that are being removed.
+    pub removed_snaps: Option<&'a IntervalSet>,
+    /// Another object of ours must be recovered before it is read, or (`true`) before a
+    /// write builds on it.
+    pub is_unready: &'a dyn Fn(&HObject, bool) -> bool,
+}
+
+impl Context<'_> {
+    fn is_removed(&self, snap: SnapId) -> bool {
+        self.removed_snaps.is_some_and(|removed| removed.contains(snap.0))
+    }
+
+    /// A clone that the request needs besides its head.
+    fn require(&self, object: &HObject, write: bool) -> Result<(), Stop> {
+        match (self.is_unready)(object, write) {
+            true => Err(Stop::Need(Need::Object(object.clone()))),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What execution lacks; fetch all of it and call again.
@@ -72,6 +94,8 @@ pub enum Need {
     Data(Vec<DataRange>),
     /// The whole of another object, perhaps in another PG or pool.
     Copy(CopySource),
+    /// An object that has to be recovered first: see [`Context::is_unready`].
+    Object(HObject),
     /// The store is loading metadata ([`StoreError::Pending`]).
     Metadata(StoreError),
 }
@@ -152,8 +176,12 @@ pub struct Change {
     pub mutations: Vec<Mutation>,
     /// The object is gone afterwards.
     pub deleted: bool,
+    /// The version it gets: beyond [`Context::at_version`] when a clone was made first.
+    pub version: EVersion,
     /// The object's version before, ZERO if it was missing.
     pub prior_version: EVersion,
+    /// A clone that was made.
+    pub clones: Vec<CloneChange>,
     /// Differences to the PG's statistics.
     pub delta: StatDelta,
 }
@@ -161,7 +189,9 @@ pub struct Change {
 /// Units: objects, bytes, keys; signed differences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatDelta {
+    /// Clones and whiteouts count.
     pub objects: i64,
+    pub clones: i64,
     pub bytes: i64,
     pub omap_keys: i64,
     pub omap_bytes: i64,
@@ -214,12 +244,19 @@ fn run(
 ) -> Result<Outcome, Stop> {
     let id = ObjectId { coll: context.coll, object: context.object.clone() };
     let mut object = StagedObject::load(store, fetched, id)?;
-    if class == Class::Read && !object.exists {
-        return Err(Stop::Abort(Errno::ENOENT));
-    }
-    let ordered = context.request.flags & flags::ORDERSNAP != 0;
-    if class == Class::Write && ordered && context.request.snap_seq.0 < object.before.info.snap_seq {
-        return Err(Stop::Abort(Errno(EOLDSNAPC)));
+    let mut snap_context = SnapContext::default();
+    if class == Class::Write {
+        snap_context = SnapContext::of(context);
+        let ordered = context.request.flags & flags::ORDERSNAP != 0;
+        if ordered && snap_context.seq.0 < object.before.info.snap_seq {
+            return Err(Stop::Abort(Errno(EOLDSNAPC)));
+        }
+        if !snap_context.is_valid() {
+            return Err(Stop::Abort(Errno::EINVAL));
+        }
+        object.is_tracked |= snapshots::will_clone(&object, &snap_context);
+    } else {
+        object = seen_at(context, object, store, fetched)?;
     }
     let executed = run_ops(context, &mut object, fetched)?;
     if !object.needs.is_empty() {
@@ -228,7 +265,7 @@ fn run(
     let before = object.before.info.watchers.clone();
     let effects = std::mem::take(&mut object.watch);
     let mut outcome = match class {
-        Class::Write => finish_write(context, object, executed),
+        Class::Write => finish_write(context, &snap_context, object, executed),
         Class::Read | Class::PgOp => finish_read(object, executed),
     };
     if !before.is_empty() || !effects.is_empty() {
@@ -236,6 +273,33 @@ fn run(
         outcome.watch = Some(Box::new(Watching { before, effects }));
     }
     Ok(outcome)
+}
+
+/// What a request that only reads is about: the head, or what a snapshot shows of it.
+fn seen_at<'a>(
+    context: &Context<'_>,
+    head: StagedObject<'a>,
+    store: &'a dyn ObjectStore,
+    fetched: &'a Fetched,
+) -> Result<StagedObject<'a>, Stop> {
+    let object = match context.request.snap {
+        // A whiteout has clones to list.
+        SnapId::SNAPDIR if head.before.stored => return Ok(head),
+        SnapId::SNAPDIR | SnapId::HEAD => head,
+        snap => match snapshots::show(context, &head, snap, false) {
+            Ok(Shown::Head) => head,
+            Ok(Shown::Clone(id)) => {
+                let clone = StagedObject::load_clone(store, fetched, id)?;
+                if !clone.exists {
+                    return Err(Stop::Abort(Errno::EIO));
+                }
+                clone
+            }
+            Err(Stop::Code(code)) => return Err(Stop::Abort(Errno(-code))),
+            Err(stop) => return Err(stop),
+        },
+    };
+    if object.exists { Ok(object) } else { Err(Stop::Abort(Errno::ENOENT)) }
 }
 
 fn run_ops(
@@ -302,7 +366,12 @@ fn finish_read(object: StagedObject<'_>, executed: Executed) -> Outcome {
     }
 }
 
-fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut executed: Executed) -> Outcome {
+fn finish_write(
+    context: &Context<'_>,
+    snap_context: &SnapContext,
+    mut object: StagedObject<'_>,
+    mut executed: Executed,
+) -> Outcome {
     let unsupported = std::mem::take(&mut executed.unsupported);
     // An object that was not there before and is not there after: nothing happened.
     let idle = !object.touched || (!object.before.exists && !object.exists);
@@ -330,12 +399,34 @@ fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut execute
             watch: None,
         };
     }
-    stamp(context, &mut object, executed.user_modify);
+    let mut version = context.at_version;
+    let mut clones = Vec::new();
+    if snapshots::will_clone(&object, snap_context) {
+        clones.push(snapshots::make_clone(&mut object, snap_context, version));
+        version.version += 1;
+    }
+    let unshared = snapshots::reduce_overlap(&mut object);
+    if object.snapset.clones.iter().any(|clone| clone.snaps.len() > limits::SNAPS_MAX)
+        || object.snapset.clones.len() > limits::CLONES_MAX
+    {
+        return refuse(context.request, Errno::E2BIG, unsupported);
+    }
+    stamp(context, &mut object, executed.user_modify, version, snap_context.seq);
     let user_version = object.info.user_version;
+    let mut delta = delta(&object);
+    delta.bytes += unshared as i64;
+    if !clones.is_empty() {
+        delta.objects += 1;
+        delta.clones += 1;
+        delta.omap_keys += object.before.info.omap_keys as i64;
+        delta.omap_bytes += object.before.info.omap_bytes as i64;
+    }
     let change = Change {
-        deleted: !object.exists,
+        deleted: !object.exists && object.snapset.clones.is_empty(),
+        version,
         prior_version: object.before.info.version,
-        delta: delta(&object),
+        clones,
+        delta,
         mutations: object.mutations,
     };
     Outcome {
@@ -349,23 +440,34 @@ fn finish_write(context: &Context<'_>, mut object: StagedObject<'_>, mut execute
 }
 
 /// `finish_ctx`: the versions, and the record of them as the last mutation.
-fn stamp(context: &Context<'_>, object: &mut StagedObject<'_>, user_modify: bool) {
+fn stamp(
+    context: &Context<'_>,
+    object: &mut StagedObject<'_>,
+    user_modify: bool,
+    version: EVersion,
+    snap_seq: SnapId,
+) {
     let info = &mut object.info;
     if user_modify {
         // A copy may have brought a user version beyond the PG's own counter.
-        info.user_version = (info.user_version + 1).max(context.at_version.version);
+        info.user_version = (info.user_version + 1).max(version.version);
     }
-    if !object.exists {
+    info.has_clones = !object.snapset.clones.is_empty();
+    info.is_whiteout = !object.exists && info.has_clones;
+    if !object.exists && !info.has_clones {
         return;
     }
-    info.version = context.at_version;
+    info.version = version;
     info.prior_version = object.before.info.version;
     info.last_reqid = Some(context.reqid);
-    info.snap_seq = info.snap_seq.max(context.request.snap_seq.0);
+    info.snap_seq = object.before.info.snap_seq.max(snap_seq.0);
     if context.request.mtime != WallTime::ZERO && !object.copied {
         info.mtime = context.request.mtime;
     }
-    let attrs = BTreeMap::from([(INFO_ATTR.to_string(), info.to_record())]);
+    let mut attrs = BTreeMap::from([(INFO_ATTR.to_string(), info.to_record())]);
+    if info.has_clones && object.snapset_changed {
+        attrs.insert(SNAPSET_ATTR.to_string(), object.snapset.to_record());
+    }
     object.mutations.push(Mutation::SetXattrs { id: object.id.clone(), attrs });
 }
 
@@ -375,7 +477,8 @@ fn delta(object: &StagedObject<'_>) -> StatDelta {
     }
     let before = &object.before;
     StatDelta {
-        objects: i64::from(object.exists) - i64::from(before.exists),
+        objects: i64::from(object.exists || object.info.is_whiteout) - i64::from(before.stored),
+        clones: 0,
         bytes: difference(object.size, before.size),
         omap_keys: difference(object.info.omap_keys, before.info.omap_keys),
         omap_bytes: difference(object.info.omap_bytes, before.info.omap_bytes),

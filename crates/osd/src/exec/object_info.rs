@@ -49,6 +49,10 @@ pub struct ObjectInfo {
     pub snap_seq: u64,
     /// Who watches it. Belongs to the object's place, not to its content: no copy has them.
     pub watchers: Watchers,
+    /// A head with clones: see [`super::snapshots`].
+    pub has_clones: bool,
+    /// The head is deleted, and stays only to remember its clones.
+    pub is_whiteout: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -87,6 +91,17 @@ impl ObjectInfo {
 }
 
 const FLAG_OMAP: u32 = 1;
+const FLAG_CLONES: u32 = 2;
+const FLAG_WHITEOUT: u32 = 4;
+
+impl ObjectInfo {
+    fn flags(&self) -> u32 {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        flag(self.has_omap, FLAG_OMAP)
+            | flag(self.has_clones, FLAG_CLONES)
+            | flag(self.is_whiteout, FLAG_WHITEOUT)
+    }
+}
 
 impl Encode for ObjectInfo {
     fn encode(&self, e: &mut Encoder) {
@@ -101,7 +116,7 @@ impl Encode for ObjectInfo {
             e.u64(self.expected_object_size);
             e.u64(self.expected_write_size);
             e.u32(self.alloc_hint_flags);
-            e.u32(if self.has_omap { FLAG_OMAP } else { 0 });
+            e.u32(self.flags());
             e.u64(self.omap_keys);
             e.u64(self.omap_bytes);
             e.u64(self.snap_seq);
@@ -114,7 +129,7 @@ impl Decode for ObjectInfo {
     const MIN_LEN: usize = 6;
     fn decode(d: &mut Decoder) -> Result<Self> {
         d.versioned("object info", 2, |d, version| {
-            Ok(ObjectInfo {
+            let mut info = ObjectInfo {
                 version: d.get()?,
                 prior_version: d.get()?,
                 user_version: d.u64()?,
@@ -125,12 +140,19 @@ impl Decode for ObjectInfo {
                 expected_object_size: d.u64()?,
                 expected_write_size: d.u64()?,
                 alloc_hint_flags: d.u32()?,
-                has_omap: d.u32()? & FLAG_OMAP != 0,
-                omap_keys: d.u64()?,
-                omap_bytes: d.u64()?,
-                snap_seq: d.u64()?,
-                watchers: if version >= 2 { d.get()? } else { Watchers::new() },
-            })
+                ..ObjectInfo::default()
+            };
+            let flags = d.u32()?;
+            info.has_omap = flags & FLAG_OMAP != 0;
+            info.has_clones = flags & FLAG_CLONES != 0;
+            info.is_whiteout = flags & FLAG_WHITEOUT != 0;
+            info.omap_keys = d.u64()?;
+            info.omap_bytes = d.u64()?;
+            info.snap_seq = d.u64()?;
+            if version >= 2 {
+                info.watchers = d.get()?;
+            }
+            Ok(info)
         })
     }
 }
@@ -183,6 +205,8 @@ mod tests {
                 WatchKey { cookie: 13, client: EntityName::client(14) },
                 WatchInfo { timeout_s: 15, addr: EntityAddr::BLANK },
             )]),
+            has_clones: true,
+            is_whiteout: false,
         };
         let record = info.to_record();
         assert_eq!(ObjectInfo::from_record(record.clone()), Ok(info));

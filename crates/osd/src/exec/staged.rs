@@ -8,6 +8,7 @@
 mod omap;
 
 use super::object_info::{InfoError, ObjectInfo, stored_name, user_name};
+use super::snapshots::{SNAPS_ATTR, SnapSet, changed_by_rollback};
 use super::watch::{WatchDisconnect, WatchEffects};
 use super::{DataRange, Fetched, Need, limits};
 use base::Errno;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use store::{Mutation, ObjectId, ObjectStore, StoreError};
 use wire::DecodeError;
+use wire::types::IntervalSet;
 
 /// Why an operation did not complete.
 #[derive(Debug)]
@@ -113,7 +115,9 @@ pub(super) struct StagedObject<'a> {
     pub(super) exists: bool,
     pub(super) size: u64,
     pub(super) info: ObjectInfo,
-    /// Bytes of the store's object that show beneath the edits.
+    /// The store's object that shows beneath the changes: a clone, after a rollback.
+    base: ObjectId,
+    /// Its bytes that show beneath the edits.
     base_size: u64,
     /// The store's xattrs and omap show beneath ours.
     base_visible: bool,
@@ -128,6 +132,13 @@ pub(super) struct StagedObject<'a> {
     pub(super) copied: bool,
     /// What the operations ask for with regard to watches.
     pub(super) watch: WatchEffects,
+    pub(super) snapset: SnapSet,
+    /// The snapset is another one than before, or its record has gone with the old content.
+    pub(super) snapset_changed: bool,
+    /// There are clones, or will be: changes of data are noted.
+    pub(super) is_tracked: bool,
+    /// Data ranges that are not as they were before the message, as Ceph notes them.
+    pub(super) modified: IntervalSet,
     pub(super) needs: Vec<DataRange>,
     /// Operations so far, methods' uses of the object included.
     pub(super) uses: u32,
@@ -140,9 +151,22 @@ pub(super) struct StagedObject<'a> {
 /// The object before the message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
+    /// For users; see [`Self::stored`].
     pub(super) exists: bool,
+    /// It is in the store, if only as a whiteout.
+    pub(super) stored: bool,
     pub(super) size: u64,
     pub(super) info: ObjectInfo,
+    pub(super) snapset: SnapSet,
+}
+
+impl Before {
+    fn load(store: &dyn ObjectStore, id: &ObjectId) -> Result<Before, Stop> {
+        let Some(stat) = store.stat(id)? else { return Ok(Before::default()) };
+        let info = ObjectInfo::load(store, id)?.ok_or(Errno::EIO)?;
+        let snapset = if info.has_clones { SnapSet::load(store, id)? } else { SnapSet::default() };
+        Ok(Before { exists: !info.is_whiteout, stored: true, size: stat.size, info, snapset })
+    }
 }
 
 impl<'a> StagedObject<'a> {
@@ -154,20 +178,28 @@ impl<'a> StagedObject<'a> {
         let before = match fetched.before.get() {
             Some(before) => before.clone(),
             None => {
-                let before = match store.stat(&id)? {
-                    None => Before::default(),
-                    Some(stat) => Before {
-                        exists: true,
-                        size: stat.size,
-                        info: ObjectInfo::load(store, &id)?.ok_or(Errno::EIO)?,
-                    },
-                };
+                let before = Before::load(store, &id)?;
                 fetched.before.get_or_init(|| before).clone()
             }
         };
-        Ok(StagedObject {
+        Ok(StagedObject::begin(store, fetched, id, before))
+    }
+
+    /// A clone of an object, to be read.
+    pub(super) fn load_clone(
+        store: &'a dyn ObjectStore,
+        fetched: &'a Fetched,
+        id: ObjectId,
+    ) -> Result<StagedObject<'a>, Stop> {
+        let before = Before::load(store, &id)?;
+        Ok(StagedObject::begin(store, fetched, id, before))
+    }
+
+    fn begin(store: &'a dyn ObjectStore, fetched: &'a Fetched, id: ObjectId, before: Before) -> Self {
+        StagedObject {
             store,
             fetched,
+            base: id.clone(),
             id,
             exists: before.exists,
             size: before.size,
@@ -181,11 +213,21 @@ impl<'a> StagedObject<'a> {
             touched: false,
             copied: false,
             watch: WatchEffects::default(),
+            snapset: before.snapset.clone(),
+            snapset_changed: false,
+            is_tracked: !before.snapset.clones.is_empty(),
+            modified: IntervalSet::new(),
             needs: Vec::new(),
             uses: 0,
             worked_bytes: 0,
             before,
-        })
+        }
+    }
+
+    fn note_modified(&mut self, offset: u64, len: u64) {
+        if self.is_tracked {
+            self.modified.insert(offset, len);
+        }
     }
 
     /// `maybe_create_new_object`. The object info written at the end brings the
@@ -232,7 +274,7 @@ impl<'a> StagedObject<'a> {
     }
 
     fn read_base(&mut self, offset: u64, len: u64) -> Result<Bytes, Stop> {
-        let wanted = DataRange { id: self.id.clone(), offset, len };
+        let wanted = DataRange { id: self.base.clone(), offset, len };
         match self.fetched.data.iter().find(|(range, _)| *range == wanted) {
             Some((_, Ok(data))) if data.len() as u64 == len => Ok(data.clone()),
             // The store answers less than its own size promises.
@@ -256,7 +298,7 @@ impl<'a> StagedObject<'a> {
         if !self.edits.is_empty() || !self.base_visible {
             return Ok(vec![(offset, len)]);
         }
-        Ok(self.store.data_extents(&self.id, offset, len)?)
+        Ok(self.store.data_extents(&self.base, offset, len)?)
     }
 
     /// The caller has checked the range against the limits.
@@ -266,6 +308,7 @@ impl<'a> StagedObject<'a> {
             return;
         }
         self.size = self.size.max(offset + data.len() as u64);
+        self.note_modified(offset, data.len() as u64);
         self.edits.push(DataEdit::Write { offset, data: data.clone() });
         self.mutations.push(Mutation::Write { id: self.id.clone(), offset, data });
     }
@@ -273,6 +316,7 @@ impl<'a> StagedObject<'a> {
     pub(super) fn truncate(&mut self, size: u64) {
         self.create();
         if size != self.size {
+            self.note_modified(size, self.size.saturating_sub(size));
             self.size = size;
             self.edits.push(DataEdit::Truncate(size));
             self.mutations.push(Mutation::Truncate { id: self.id.clone(), size });
@@ -282,6 +326,7 @@ impl<'a> StagedObject<'a> {
     /// Within the size.
     pub(super) fn zero(&mut self, offset: u64, len: u64) {
         self.touched = true;
+        self.note_modified(offset, len);
         self.edits.push(DataEdit::Zero { offset, len });
         self.mutations.push(Mutation::Zero { id: self.id.clone(), offset, len });
     }
@@ -289,6 +334,7 @@ impl<'a> StagedObject<'a> {
     /// Data, xattrs, omap, and the record of it all but the versions. Watchers are told.
     pub(super) fn remove(&mut self) {
         self.touched = true;
+        self.note_modified(0, self.size);
         self.exists = false;
         self.size = 0;
         self.base_size = 0;
@@ -301,9 +347,39 @@ impl<'a> StagedObject<'a> {
         self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() };
         // Whatever was staged before has no effect any more.
         self.mutations.clear();
-        if self.before.exists {
+        self.snapset_changed = true;
+        if self.before.stored {
             self.mutations.push(Mutation::Remove(self.id.clone()));
         }
+    }
+
+    /// Content, xattrs and omap become those of a clone; versions, times and truncation stay.
+    pub(super) fn roll_back(&mut self, clone: ObjectId) -> Result<(), Stop> {
+        let source = Before::load(self.store, &clone)?;
+        if !source.exists {
+            return Err(Errno::EIO.into());
+        }
+        if self.is_tracked {
+            let changed = changed_by_rollback(&self.snapset, clone.object.snap, self.size);
+            changed.iter().for_each(|(offset, len)| self.modified.insert(offset, len));
+        }
+        self.create();
+        self.size = source.size;
+        self.base_size = source.size;
+        self.base_visible = true;
+        self.edits.clear();
+        self.xattrs.clear();
+        self.omap = omap::StagedOmap::default();
+        self.info.has_omap = source.info.has_omap;
+        self.info.omap_keys = source.info.omap_keys;
+        self.info.omap_bytes = source.info.omap_bytes;
+        self.snapset_changed = true;
+        self.mutations = vec![
+            Mutation::Clone { from: clone.clone(), to: self.id.clone() },
+            Mutation::RmXattr { id: self.id.clone(), name: SNAPS_ATTR.to_string() },
+        ];
+        self.base = clone;
+        Ok(())
     }
 
     // --- xattrs ---
@@ -312,7 +388,7 @@ impl<'a> StagedObject<'a> {
         let stored = stored_name(name);
         match self.xattrs.get(&stored) {
             Some(staged) => Ok(staged.clone()),
-            None if self.base_visible => Ok(self.store.xattr(&self.id, &stored)?),
+            None if self.base_visible => Ok(self.store.xattr(&self.base, &stored)?),
             None => Ok(None),
         }
     }
@@ -325,7 +401,7 @@ impl<'a> StagedObject<'a> {
 
     /// All xattrs as the store names them.
     pub(super) fn stored_xattrs(&self) -> Result<BTreeMap<String, Bytes>, Stop> {
-        let mut all = if self.base_visible { self.store.xattrs(&self.id)? } else { BTreeMap::new() };
+        let mut all = if self.base_visible { self.store.xattrs(&self.base)? } else { BTreeMap::new() };
         for (name, value) in &self.xattrs {
             match value {
                 Some(value) => drop(all.insert(name.clone(), value.clone())),

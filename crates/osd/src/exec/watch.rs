@@ -174,6 +174,8 @@ pub fn end_watches(
     outcome.effect = Effect::Change(Change {
         mutations: vec![Mutation::SetXattrs { id: object.id.clone(), attrs }],
         deleted: false,
+        version: at_version,
+        clones: Vec::new(),
         prior_version: object.before.info.version,
         delta: StatDelta::default(),
     });

@@ -3,7 +3,8 @@
 //! Objects are compared range by range, in their order. Writes to objects
 //! beyond the range that is being worked on go to the target as log entries
 //! alone; writes within it wait; writes before it go there in full. So the
-//! target always has everything up to its `last_backfill`, as of its log.
+//! target always has everything up to its `last_backfill`, as of its log. Ranges end
+//! at heads: what changes a head and its clones together is never half in a range.
 //!
 //! Source: Ceph `src/osd/PrimaryLogPG.cc` (`recover_backfill`), in outline.
 
@@ -15,7 +16,7 @@ use crate::shared::{Commit, Load, Shared};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Mutation, ObjectStore, StoreError, Transaction};
-use wire::types::{EVersion, HObject, OsdId};
+use wire::types::{EVersion, HObject, OsdId, SnapId};
 
 /// Objects compared at once: also how many may be blocked at once.
 const RANGE_OBJECTS: usize = 16;
@@ -23,6 +24,8 @@ const RANGE_OBJECTS: usize = 16;
 const LOADED_AHEAD: usize = 16;
 /// Objects a target lists in one answer.
 const SCAN_MAX: u32 = 512;
+
+type Versions = BTreeMap<HObject, EVersion>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Stage {
@@ -53,10 +56,16 @@ impl Backfill {
     pub fn blocks(&self, object: &HObject) -> bool {
         match &self.stage {
             Stage::Scanning(_) => *object > self.done && *object <= self.range_end,
-            Stage::Pushing(objects) => objects.contains(object) || self.drops.contains(object),
-            Stage::Recording => self.drops.contains(object),
+            Stage::Pushing(objects) => objects.contains(object) || self.drops_any_of(object),
+            Stage::Recording => self.drops_any_of(object),
             Stage::Idle => false,
         }
+    }
+
+    /// The object or a clone of it is to be dropped: a write may make a clone of the same id.
+    fn drops_any_of(&self, object: &HObject) -> bool {
+        let first = HObject { snap: SnapId(0), ..object.clone() };
+        self.drops.range(first..=object.head()).next().is_some()
     }
 
     /// The object is to be sent, or on its way.
@@ -141,21 +150,46 @@ impl Pg {
         sh.send_pg(ctx, osd, self.header(sh), scan);
     }
 
-    /// Objects after `begin` up to `end`, and up to where the list is complete.
+    /// Objects after `begin` up to `end`, and up to where the list is complete: at a head.
     fn scan_local<S: ObjectStore>(
         &self,
         sh: &Shared<S>,
         begin: &HObject,
         end: &HObject,
-        max: usize,
+        mut max: usize,
     ) -> Result<(BTreeMap<HObject, EVersion>, HObject), StoreError> {
+        loop {
+            let (mut found, reached, pending) = self.scan_at_most(sh, begin, end, max)?;
+            if !reached.is_clone() || reached >= *end {
+                return Ok((found, reached));
+            }
+            let last_head = found.keys().rev().find(|object| !object.is_clone()).cloned();
+            if let Some(head) = last_head {
+                found.retain(|object, _| *object <= head);
+                return Ok((found, head));
+            }
+            // Clones of a single object, more of them than that.
+            match pending {
+                Some(error) => return Err(error),
+                None => max = max.saturating_mul(2),
+            }
+        }
+    }
+
+    fn scan_at_most<S: ObjectStore>(
+        &self,
+        sh: &Shared<S>,
+        begin: &HObject,
+        end: &HObject,
+        max: usize,
+    ) -> Result<(Versions, HObject, Option<StoreError>), StoreError> {
         let mut found = BTreeMap::new();
         // One more, because `begin` itself may be listed.
         let listed = sh.store.list(self.coll, begin, max + 1)?;
         let complete = listed.len() < max + 1;
         for (at, object) in listed.iter().enumerate() {
             if object > end {
-                return Ok((found, end.clone()));
+                return Ok((found, end.clone(), None));
             }
             if object <= begin || found.len() == max {
                 continue;
@@ -170,7 +204,7 @@ impl Pg {
                     // To have all of them at once might take for ever: a shorter range will do.
                     let Some((last, _)) = found.last_key_value() else { return Err(error) };
                     let reached = last.clone();
-                    return Ok((found, reached));
+                    return Ok((found, reached, Some(error)));
                 }
                 Err(InfoError::Store(error)) => return Err(error),
                 // Unreadable: differs from everything.
@@ -182,7 +216,7 @@ impl Pg {
             Some((last, _)) if !complete => last.clone(),
             _ => end.clone(),
         };
-        Ok((found, reached))
+        Ok((found, reached, None))
     }
 
     pub(super) fn on_scan<S: ObjectStore>(

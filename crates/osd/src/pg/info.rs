@@ -6,6 +6,7 @@
 //!
 //! Source: Ceph `src/osd/osd_types.h` (`pg_info_t`, `pg_history_t`).
 
+use crate::exec::StatDelta;
 use wire::codec::Result;
 use wire::types::{EVersion, Epoch, HObject};
 use wire::{Decode, Decoder, Encode, Encoder};
@@ -78,6 +79,24 @@ pub struct PgSums {
     pub bytes: i64,
     pub omap_keys: i64,
     pub omap_bytes: i64,
+    /// Among the objects.
+    pub clones: i64,
+}
+
+impl PgSums {
+    /// As records held them before there were clones.
+    pub fn decode_without_clones(d: &mut Decoder) -> Result<PgSums> {
+        let (objects, bytes, omap_keys, omap_bytes) = (d.i64()?, d.i64()?, d.i64()?, d.i64()?);
+        Ok(PgSums { objects, bytes, omap_keys, omap_bytes, clones: 0 })
+    }
+
+    pub fn add(&mut self, delta: &StatDelta) {
+        self.objects += delta.objects;
+        self.bytes += delta.bytes;
+        self.omap_keys += delta.omap_keys;
+        self.omap_bytes += delta.omap_bytes;
+        self.clones += delta.clones;
+    }
 }
 
 impl Encode for PgSums {
@@ -86,13 +105,15 @@ impl Encode for PgSums {
         e.i64(self.bytes);
         e.i64(self.omap_keys);
         e.i64(self.omap_bytes);
+        e.i64(self.clones);
     }
 }
 
 impl Decode for PgSums {
-    const MIN_LEN: usize = 32;
+    const MIN_LEN: usize = 40;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        Ok(PgSums { objects: d.i64()?, bytes: d.i64()?, omap_keys: d.i64()?, omap_bytes: d.i64()? })
+        let sums = PgSums::decode_without_clones(d)?;
+        Ok(PgSums { clones: d.i64()?, ..sums })
     }
 }
 
@@ -155,8 +176,19 @@ impl Encode for PgInfo {
 }
 
 impl Decode for PgInfo {
-    const MIN_LEN: usize = 140;
+    const MIN_LEN: usize = 148;
     fn decode(d: &mut Decoder) -> Result<Self> {
+        PgInfo::decode_with(d, PgSums::decode)
+    }
+}
+
+impl PgInfo {
+    /// From a record of before there were clones.
+    pub fn from_old_record(record: bytes::Bytes) -> Result<PgInfo> {
+        PgInfo::decode_with(&mut Decoder::plain(record), PgSums::decode_without_clones)
+    }
+
+    fn decode_with(d: &mut Decoder, sums: impl FnOnce(&mut Decoder) -> Result<PgSums>) -> Result<PgInfo> {
         Ok(PgInfo {
             last_update: d.get()?,
             log_tail: d.get()?,
@@ -164,7 +196,7 @@ impl Decode for PgInfo {
             last_backfill: d.get()?,
             last_epoch_started: d.get()?,
             last_interval_started: d.get()?,
-            sums: d.get()?,
+            sums: sums(d)?,
             missing_count: d.u64()?,
             history: d.get()?,
         })

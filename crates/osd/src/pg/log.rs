@@ -4,7 +4,8 @@
 //! that diverged are set right by comparing logs, and a resent request is
 //! recognised by its id.
 //!
-//! Shape:  entries ascending; `version.version` counts up by one. Entries at or
+//! Shape:  entries ascending; `version.version` counts up by one for each object that
+//!         an entry changes. Entries at or
 //!         before `tail` are kept only to recognise duplicates; entries after
 //!         it are complete, so a peer that has everything up to `tail` can
 //!         catch up from here.
@@ -16,6 +17,7 @@
 
 use super::info::PgSums;
 use super::missing::Missing;
+use crate::exec::CloneChange;
 use base::WallTime;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -44,6 +46,9 @@ pub struct LogEntry {
     pub last_user_version: u64,
     pub reqid: ReqId,
     pub object: HObject,
+    /// Made, changed or removed together with the object; each has a version of its own
+    /// before this entry's.
+    pub clones: Vec<CloneChange>,
     pub mtime: WallTime,
     /// The message's result.
     pub result: i32,
@@ -53,9 +58,30 @@ pub struct LogEntry {
     pub sums: PgSums,
 }
 
+impl LogEntry {
+    /// Versions that the entry takes.
+    pub fn span(&self) -> u64 {
+        1 + self.clones.len() as u64
+    }
+
+    /// Every object that it changes: version before, and version after unless it is gone.
+    fn touches(&self) -> impl Iterator<Item = (&HObject, EVersion, Option<EVersion>)> {
+        let clones = self
+            .clones
+            .iter()
+            .map(|clone| (&clone.object, clone.prior_version, (!clone.deleted).then_some(clone.version)));
+        let object = match self.kind {
+            EntryKind::Error => None,
+            EntryKind::Modify => Some((&self.object, self.prior_version, Some(self.version))),
+            EntryKind::Delete => Some((&self.object, self.prior_version, None)),
+        };
+        clones.chain(object)
+    }
+}
+
 impl Encode for LogEntry {
     fn encode(&self, e: &mut Encoder) {
-        e.u8(1);
+        e.u8(2);
         e.u8(match self.kind {
             EntryKind::Modify => 1,
             EntryKind::Delete => 2,
@@ -71,16 +97,19 @@ impl Encode for LogEntry {
         e.i32(self.result);
         e.put(&self.returns);
         e.put(&self.sums);
+        e.put(&self.clones);
     }
 }
 
 impl Decode for LogEntry {
     const MIN_LEN: usize = 150;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        if d.u8()? != 1 {
+        // The first had no clones.
+        let version = d.u8()?;
+        if !(1..=2).contains(&version) {
             return Err(DecodeError::Invalid { what: "log entry version" });
         }
-        Ok(LogEntry {
+        let mut entry = LogEntry {
             kind: match d.u8()? {
                 1 => EntryKind::Modify,
                 2 => EntryKind::Delete,
@@ -96,8 +125,13 @@ impl Decode for LogEntry {
             mtime: d.get()?,
             result: d.i32()?,
             returns: d.get()?,
-            sums: d.get()?,
-        })
+            sums: if version == 1 { PgSums::decode_without_clones(d)? } else { d.get()? },
+            clones: Vec::new(),
+        };
+        if version >= 2 {
+            entry.clones = d.get()?;
+        }
+        Ok(entry)
     }
 }
 
@@ -141,7 +175,7 @@ impl PgLog {
     pub fn from_entries(entries: Vec<LogEntry>, tail: EVersion) -> Result<PgLog> {
         let mut log = PgLog { tail, ..PgLog::default() };
         for entry in entries {
-            if log.entries.back().is_some_and(|last| !follows(last.version, entry.version)) {
+            if log.entries.back().is_some_and(|last| !follows(last.version, &entry)) {
                 return Err(DecodeError::Invalid { what: "order of log entries" });
             }
             log.push(entry);
@@ -195,8 +229,10 @@ impl PgLog {
     }
 
     pub fn push(&mut self, entry: LogEntry) {
-        assert!(self.entries.is_empty() || follows(self.head(), entry.version), "log entries in order");
-        self.by_reqid.insert(entry.reqid, entry.version);
+        assert!(self.entries.is_empty() || follows(self.head(), &entry), "log entries in order");
+        if entry.reqid != ReqId::NONE {
+            self.by_reqid.insert(entry.reqid, entry.version);
+        }
         self.entries.push_back(entry);
     }
 
@@ -218,9 +254,9 @@ impl PgLog {
     /// Moves the tail and drops the oldest entries once the bounds are exceeded
     /// by a batch; `None` most of the time.
     pub fn trim(&mut self, entries_max: usize, dups_max: usize, batch: usize) -> Option<Trimmed> {
-        // Versions count up by one, so no search is needed.
-        let recoverable = usize::try_from(self.head().version - self.tail.version).unwrap_or(usize::MAX);
-        if recoverable < entries_max + batch {
+        // No entry takes less than one version, so no search is needed most of the time.
+        let versions = usize::try_from(self.head().version - self.tail.version).unwrap_or(usize::MAX);
+        if versions < entries_max + batch || self.recoverable_len() < entries_max + batch {
             return None;
         }
         let at = self.entries.len().checked_sub(entries_max + 1)?;
@@ -255,7 +291,7 @@ impl PgLog {
         }
         let mut expected = base;
         for entry in &entries {
-            if !follows(expected, entry.version) {
+            if !follows(expected, entry) {
                 return Err(MergeError::OutOfOrder);
             }
             expected = entry.version;
@@ -281,8 +317,8 @@ impl PgLog {
         // 1. Undo: every object that a divergent entry touched goes back to
         //    what it was before the first of them, which only others still have.
         let mut first_touch: BTreeMap<&HObject, EVersion> = BTreeMap::new();
-        for entry in merged.divergent.iter().filter(|e| e.kind != EntryKind::Error) {
-            first_touch.entry(&entry.object).or_insert(entry.prior_version);
+        for (object, prior_version, _) in merged.divergent.iter().flat_map(LogEntry::touches) {
+            first_touch.entry(object).or_insert(prior_version);
         }
         for (object, prior_version) in first_touch {
             if object > last_backfill {
@@ -296,19 +332,16 @@ impl PgLog {
             }
         }
         // 2. Redo: the newest entry of each object says what is needed now.
-        for entry in &new {
-            if entry.object > *last_backfill {
+        for (object, _, version) in new.iter().flat_map(LogEntry::touches) {
+            if object > last_backfill {
                 continue;
             }
-            match entry.kind {
-                EntryKind::Error => {}
+            match version {
                 // The old content stays until the new one replaces it.
-                EntryKind::Modify => {
-                    missing.0.insert(entry.object.clone(), entry.version);
-                }
-                EntryKind::Delete => {
-                    missing.0.remove(&entry.object);
-                    merged.remove.insert(entry.object.clone());
+                Some(version) => _ = missing.0.insert(object.clone(), version),
+                None => {
+                    missing.0.remove(object);
+                    merged.remove.insert(object.clone());
                 }
             }
         }
@@ -319,9 +352,9 @@ impl PgLog {
     }
 }
 
-/// Versions count up by one, whatever the epoch does.
-fn follows(earlier: EVersion, later: EVersion) -> bool {
-    later > earlier && later.version == earlier.version + 1
+/// Versions count up without gaps, whatever the epoch does.
+fn follows(earlier: EVersion, later: &LogEntry) -> bool {
+    later.version > earlier && Some(later.version.version) == earlier.version.checked_add(later.span())
 }
 
 #[cfg(test)]

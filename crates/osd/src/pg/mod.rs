@@ -26,6 +26,7 @@ mod repair;
 mod replica;
 mod replication;
 pub mod request;
+mod snap_index;
 pub mod stats;
 pub mod watch;
 

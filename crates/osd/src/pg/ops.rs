@@ -33,6 +33,8 @@ pub struct ObjectQueue {
     readers: u32,
     /// A write fetching data.
     exclusive: bool,
+    /// A clone that must be recovered before the first of the queue can run.
+    waits_for: Option<HObject>,
 }
 
 impl ObjectQueue {
@@ -140,6 +142,8 @@ impl Pg {
         ctx: &mut Ctx<'_>,
         object: &HObject,
     ) {
+        // Requests for clones queue at the head.
+        let object = &object.head();
         loop {
             let Some(queue) = self.objects.get_mut(object) else { return };
             let Some(front) = queue.queue.front() else {
@@ -152,8 +156,12 @@ impl Pg {
             if !queue.admits(write) {
                 return;
             }
+            let waits_for = queue.waits_for.take();
             if self.is_unready(object, write) {
                 return self.want_object(sh, ctx, object);
+            }
+            if let Some(clone) = waits_for.filter(|clone| self.is_unready(clone, write)) {
+                return self.wait_for_clone(sh, ctx, object, clone);
             }
             if !self.may_serve(sh, ctx.now) {
                 // Back to where they wait for a lease, in order, before later arrivals.
@@ -169,6 +177,19 @@ impl Pg {
             let Some(request) = request else { return };
             self.start(sh, ctx, request);
         }
+    }
+
+    fn wait_for_clone<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        head: &HObject,
+        clone: HObject,
+    ) {
+        if let Some(queue) = self.objects.get_mut(head) {
+            queue.waits_for = Some(clone.clone());
+        }
+        self.want_object(sh, ctx, &clone);
     }
 
     fn start<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, request: Box<Request>) {
@@ -218,7 +239,13 @@ impl Pg {
         let at_version = EVersion::new(map.epoch, self.info.last_update.version + 1);
         let result = match &request.work {
             Work::Op(op, Class::PgOp) => exec::execute_pg_op(
-                &exec::PgListContext { request: op, pool, pg: self.id, coll: self.coll },
+                &exec::PgListContext {
+                    request: op,
+                    pool,
+                    pg: self.id,
+                    coll: self.coll,
+                    has_clones: self.info.sums.clones != 0,
+                },
                 &sh.store,
             ),
             Work::Op(op, _) => exec::execute(
@@ -235,6 +262,8 @@ impl Pg {
                     pg_user_version: self.info.last_user_version,
                     seed: ctx.random.next_u64(),
                     watch: self.watch_context(sh, &request),
+                    removed_snaps: map.removed_snaps_queue.get(&self.id.pool),
+                    is_unready: &|object, write| self.is_unready(object, write),
                 },
                 &sh.store,
                 &request.fetched,
@@ -300,6 +329,15 @@ impl Pg {
         need: Need,
         held: bool,
     ) {
+        if let Need::Object(clone) = need {
+            let head = request.object.clone();
+            if held {
+                self.unlock(&request);
+            }
+            request.fetched = Default::default();
+            self.objects.entry(head.clone()).or_default().queue.push_front(request);
+            return self.wait_for_clone(sh, ctx, &head, clone);
+        }
         if !held {
             self.lock(&request);
         }
@@ -336,6 +374,7 @@ impl Pg {
                 sh.dirty.insert(self.id);
                 outstanding = 1;
             }
+            Need::Object(_) => unreachable!("dealt with above"),
             Need::Metadata(error) => {
                 if sh.wait_load(&error, Load::Request { pg: self.id, request: id }) {
                     outstanding = 1;

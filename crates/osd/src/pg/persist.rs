@@ -1,10 +1,12 @@
 //! Where a PG's records are in the store.
 //!
 //! Shape:  one object per PG in [`CollId::Meta`], named `pg.<id>`, all in omap:
-//!         - `info`: [`PgInfo`] as of the last change by peering or trimming;
+//!         - `info2`: [`PgInfo`] as of the last change by peering or trimming (`info`:
+//!           the same before there were clones, read when there is no `info2`);
 //!         - `past`: [`PastIntervals`];
 //!         - `l` + version (u64 BE) + epoch (u32 BE): [`LogEntry`];
-//!         - `m` + encoded object: version needed ([`Missing`]).
+//!         - `m` + encoded object: version needed ([`Missing`]);
+//!         - `s` + snapshot (u64 BE) + encoded object: see [`super::snap_index`].
 //!         What every write changes comes from the last log entry.
 //! Crash:  all of it changes in the transactions of the changes it describes.
 
@@ -12,13 +14,15 @@ use super::info::PgInfo;
 use super::intervals::PastIntervals;
 use super::log::{LogEntry, PgLog};
 use super::missing::Missing;
+use super::snap_index;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{CollId, Mutation, ObjectId, ObjectStore, StoreError, Transaction};
-use wire::types::{EVersion, HObject, PgId, PoolId};
+use wire::types::{EVersion, HObject, PgId, PoolId, SnapId};
 use wire::{Decode, DecodeError, Encode, Features};
 
-const KEY_INFO: &[u8] = b"info";
+const KEY_INFO: &[u8] = b"info2";
+const KEY_INFO_OLD: &[u8] = b"info";
 const KEY_PAST: &[u8] = b"past";
 const PREFIX_LOG: u8 = b'l';
 const PREFIX_MISSING: u8 = b'm';
@@ -95,6 +99,25 @@ impl Records {
         self.remove.insert(log_key(version));
     }
 
+    /// A clone that stands for these snapshots is, or will be, here.
+    pub fn index_clone(&mut self, clone: &HObject, snaps: &[SnapId]) {
+        for snap in snaps {
+            self.set.insert(snap_index::key(*snap, clone), Bytes::new());
+        }
+    }
+
+    pub fn unindex_clone(&mut self, clone: &HObject, snaps: &[SnapId]) {
+        self.remove.extend(snaps.iter().map(|snap| snap_index::key(*snap, clone)));
+    }
+
+    /// What a log entry says of clones.
+    pub fn clone_changes(&mut self, entry: &LogEntry) {
+        for change in &entry.clones {
+            self.unindex_clone(&change.object, &change.dropped);
+            self.index_clone(&change.object, &change.snaps);
+        }
+    }
+
     pub fn missing(&mut self, object: &HObject, need: EVersion) {
         self.set.insert(missing_key(object), encoded(&need));
     }
@@ -139,8 +162,14 @@ pub fn load(store: &dyn ObjectStore, pg: PgId) -> Result<Option<Loaded>, LoadErr
     if store.stat(&meta)?.is_none() {
         return Ok(None);
     }
-    let Some(info) = store.omap_get(&meta, KEY_INFO)? else { return Ok(None) };
-    let mut info = PgInfo::from_bytes(info, Features::ALL).map_err(damaged("info"))?;
+    let info = match store.omap_get(&meta, KEY_INFO)? {
+        Some(info) => PgInfo::from_bytes(info, Features::ALL),
+        None => match store.omap_get(&meta, KEY_INFO_OLD)? {
+            Some(info) => PgInfo::from_old_record(info),
+            None => return Ok(None),
+        },
+    };
+    let mut info = info.map_err(damaged("info"))?;
     let past = match store.omap_get(&meta, KEY_PAST)? {
         Some(bytes) => PastIntervals::from_bytes(bytes, Features::ALL).map_err(damaged("intervals"))?,
         None => PastIntervals::default(),

@@ -561,11 +561,14 @@ impl Pg {
             part: push.part,
             last: push.last,
         };
-        if push.last && missed {
-            let mut records = self.records();
-            records.not_missing(&push.object);
-            records.into_txn(&mut txn);
+        let mut records = self.records();
+        if let Some(snaps) = push.xattrs.get(exec::SNAPS_ATTR) {
+            records.index_clone(&push.object, &exec::decode_snaps(snaps.clone()).unwrap_or_default());
         }
+        if push.last && missed {
+            records.not_missing(&push.object);
+        }
+        records.into_txn(&mut txn);
         if let Err(error) = sh.try_queue(txn, commit) {
             tracing::error!(pg = %self.id, %error, "cannot take a recovered object");
             return;

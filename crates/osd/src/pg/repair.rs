@@ -44,11 +44,12 @@ impl Pg {
         mut request: Box<Request>,
         repairs: u64,
     ) -> Option<Box<Request>> {
-        let errors = request.fetched.data.iter().filter_map(|(_, result)| result.as_ref().err());
-        let Some(error) = errors.into_iter().find(|error| is_damage(error)).cloned() else {
-            return Some(request);
-        };
-        let object = request.object.clone();
+        let errors = request.fetched.data.iter().filter_map(|(range, result)| match result {
+            Err(error) if is_damage(error) => Some((range.id.object.clone(), error.clone())),
+            _ => None,
+        });
+        // The head, or a clone that the request reads.
+        let Some((object, error)) = errors.into_iter().next() else { return Some(request) };
         if self.missing.contains(&object) {
             // Somebody else found it first.
             self.requeue(sh, ctx, request);

@@ -214,6 +214,10 @@ impl Pg {
         // the primary recovers such objects first.
         if !repl.log_only && repl.entry.kind != EntryKind::Error {
             assert!(!self.missing.contains(&repl.entry.object), "PG {}: write to a missing object", self.id);
+            let built_on = repl.entry.clones.iter().filter(|clone| clone.prior_version != EVersion::ZERO);
+            for clone in built_on {
+                assert!(!self.missing.contains(&clone.object), "PG {}: change of a missing clone", self.id);
+            }
         }
         if let Err(error) = self.append(sh, repl.entry, repl.entry_bytes, &mut txn) {
             // Held back until there is room: we ask for it again later.

@@ -23,7 +23,7 @@ use crate::shared::{Commit, Shared};
 use crate::space;
 use base::Time;
 use bytes::Bytes;
-use store::{ObjectStore, StoreError, Transaction};
+use store::{Mutation, ObjectStore, StoreError, Transaction};
 use wire::messages::OpResult;
 use wire::types::{EVersion, HObject, OsdId};
 use wire::{Encode, Features};
@@ -37,11 +37,18 @@ pub struct Prepared {
     pub effects: WatchEffects,
 }
 
+/// Who wants to be told, what of its operations, and what happens then.
+pub struct Asked {
+    request: Box<Request>,
+    ops: Vec<OpResult>,
+    effects: WatchEffects,
+}
+
 /// A write that is not durable everywhere yet.
 pub struct InFlight {
     pub version: EVersion,
     pub object: HObject,
-    /// `None` once answered (by a deliberately broken build).
+    /// `None` for our own, and once answered (by a deliberately broken build).
     pub request: Option<Box<Request>>,
     /// Resends that arrived meanwhile.
     #[allow(clippy::vec_box, reason = "they are boxed when they come and when they go on")]
@@ -80,35 +87,56 @@ impl Pg {
     ) {
         let Prepared { request, at_version, outcome, effects } = prepared;
         let Outcome { result, ops, user_version, effect, .. } = outcome;
-        let mut sums = self.info.sums;
-        let (kind, prior_version, mutations) = match effect {
-            Effect::Change(change) => {
-                sums.objects += change.delta.objects;
-                sums.bytes += change.delta.bytes;
-                sums.omap_keys += change.delta.omap_keys;
-                sums.omap_bytes += change.delta.omap_bytes;
-                let kind = if change.deleted { EntryKind::Delete } else { EntryKind::Modify };
-                (kind, change.prior_version, change.mutations)
-            }
-            Effect::ErrorOnly => (EntryKind::Error, EVersion::ZERO, Vec::new()),
-            Effect::None => unreachable!("only what is logged gets here"),
-        };
-        let entry = LogEntry {
-            kind,
+        let mut entry = LogEntry {
+            kind: EntryKind::Error,
             version: at_version,
-            prior_version,
+            prior_version: EVersion::ZERO,
             user_version,
             last_user_version: self.info.last_user_version.max(user_version),
             reqid: request.reqid,
             object: request.object.clone(),
+            clones: Vec::new(),
             mtime: ctx.wall,
             result,
             returns: recorded_returns(&ops),
-            sums,
+            sums: self.info.sums,
         };
+        let mut mutations = Vec::new();
+        match effect {
+            Effect::Change(change) => {
+                entry.kind = if change.deleted { EntryKind::Delete } else { EntryKind::Modify };
+                entry.version = change.version;
+                entry.prior_version = change.prior_version;
+                entry.clones = change.clones;
+                entry.sums.add(&change.delta);
+                mutations = change.mutations;
+            }
+            Effect::ErrorOnly => {}
+            Effect::None => unreachable!("only what is logged gets here"),
+        }
+        let mut asked = Some(Asked { request, ops, effects });
+        if let Err(error) = self.submit_entry(sh, ctx, entry, mutations, &mut asked)
+            && let Some(asked) = asked
+        {
+            let object = asked.request.object.clone();
+            self.reply_error(sh, asked.request, error.errno());
+            self.pump_object(sh, ctx, &object);
+        }
+    }
+
+    /// A change of ours, be it a client's or not, on its way to all targets.
+    ///
+    /// An error leaves everything as it was, `asked` included.
+    pub(super) fn submit_entry<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        entry: LogEntry,
+        mutations: Vec<Mutation>,
+        asked: &mut Option<Asked>,
+    ) -> Result<(), StoreError> {
         let entry_bytes = entry.to_bytes(Features::ALL);
         let prev = self.info.last_update;
-
         let body = match self.targets.is_empty() {
             true => Vec::new(),
             false => peer::encode_repl(&self.header(sh), prev, &entry, &entry_bytes, Some(&mutations)),
@@ -116,29 +144,34 @@ impl Pg {
         let cost = space::cost_of(&mutations);
         let mut txn = Transaction { ops: mutations };
         if let Err(error) = self.append(sh, entry.clone(), entry_bytes.clone(), &mut txn) {
-            let object = request.object.clone();
             tracing::error!(pg = %self.id, %error, "write refused by the store");
-            self.reply_error(sh, request, error.errno());
-            return self.pump_object(sh, ctx, &object);
+            return Err(error);
         }
-        if !self.unrepairable.is_empty() && kind != EntryKind::Error {
+        if !self.unrepairable.is_empty() && entry.kind != EntryKind::Error {
             // Perhaps overwritten: if not, the next read finds out.
             self.unrepairable.remove(&entry.object);
+            for clone in entry.clones.iter().filter(|clone| clone.deleted) {
+                self.unrepairable.remove(&clone.object);
+            }
         }
         self.objects.entry(entry.object.clone()).or_default().writes += 1;
+        let (request, ops, effects) = match asked.take() {
+            Some(asked) => (Some(asked.request), asked.ops, asked.effects),
+            None => (None, Vec::new(), WatchEffects::default()),
+        };
         let mut write = InFlight {
-            version: at_version,
+            version: entry.version,
             object: entry.object.clone(),
-            request: Some(request),
+            request,
             duplicates: Vec::new(),
             sent: ctx.now,
             cost,
             prev,
+            result: entry.result,
             entry,
             entry_bytes,
             body,
             log_only: Vec::new(),
-            result,
             ops,
             effects,
         };
@@ -148,6 +181,7 @@ impl Pg {
             self.answer(sh, ctx, &mut write);
         }
         self.in_flight.push_back(write);
+        Ok(())
     }
 
     /// Makes an entry the newest of log and store, as primary or as replica.
@@ -160,8 +194,10 @@ impl Pg {
         txn: &mut Transaction,
     ) -> Result<(), StoreError> {
         let version = entry.version;
-        assert_eq!(version.version, self.info.last_update.version + 1, "PG {}: a gap", self.id);
+        let expected = self.info.last_update.version + entry.span();
+        assert_eq!(version.version, expected, "PG {}: a gap", self.id);
         let mut records = self.records();
+        records.clone_changes(&entry);
         records.entry_bytes(version, entry_bytes);
         records.into_txn(txn);
         let commit = Commit::Write { pg: self.id, interval: self.interval(), version };

@@ -70,7 +70,7 @@ pub struct EntityName {
 }
 
 impl EntityName {
-    pub fn client(num: i64) -> EntityName {
+    pub const fn client(num: i64) -> EntityName {
         EntityName { kind: EntityType::Client, num }
     }
     pub fn osd(num: i32) -> EntityName {

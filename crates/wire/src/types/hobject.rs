@@ -32,6 +32,15 @@ impl HObject {
         HObject { pool, hash, snap: SnapId(0), ..HObject::default() }
     }
 
+    /// The live object that this is, or is a clone of.
+    pub fn head(&self) -> HObject {
+        HObject { snap: SnapId::HEAD, ..self.clone() }
+    }
+
+    pub fn is_clone(&self) -> bool {
+        self.snap != SnapId::HEAD && !self.is_max
+    }
+
     /// What is hashed and compared: the locator key where there is one.
     pub fn effective_key(&self) -> &str {
         if self.key.is_empty() { &self.name } else { &self.key }

@@ -59,6 +59,28 @@ impl IntervalSet {
         }
     }
 
+    /// What both have.
+    pub fn intersection(&self, other: &IntervalSet) -> IntervalSet {
+        let mut both = IntervalSet::new();
+        for (start, len) in self.iter() {
+            let end = start + len;
+            // The range that may begin before ours, and those within it.
+            let first = other.0.range(..=start).next_back().map_or(start, |(s, _)| *s);
+            for (s, l) in other.0.range(first..end) {
+                let (from, to) = (start.max(*s), end.min(s + l));
+                both.insert(from, to.saturating_sub(from));
+            }
+        }
+        both
+    }
+
+    /// Without what the other has.
+    pub fn subtract(&mut self, other: &IntervalSet) {
+        for (start, len) in other.iter() {
+            self.remove(start, len);
+        }
+    }
+
     pub fn total_len(&self) -> u64 {
         self.0.values().sum()
     }
@@ -88,6 +110,24 @@ impl Decode for IntervalSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn set(ranges: &[(u64, u64)]) -> IntervalSet {
+        let mut set = IntervalSet::new();
+        ranges.iter().for_each(|(start, len)| set.insert(*start, *len));
+        set
+    }
+
+    #[test]
+    fn intersections_and_differences() {
+        let a = set(&[(0, 10), (20, 10), (40, 10)]);
+        let b = set(&[(5, 20), (28, 1), (45, 100)]);
+        assert_eq!(a.intersection(&b), set(&[(5, 5), (20, 5), (28, 1), (45, 5)]));
+        assert_eq!(b.intersection(&a), a.intersection(&b));
+        assert!(a.intersection(&IntervalSet::new()).is_empty());
+        let mut rest = a.clone();
+        rest.subtract(&b);
+        assert_eq!(rest, set(&[(0, 5), (25, 3), (29, 1), (40, 5)]));
+    }
 
     #[test]
     fn neighbours_merge_and_removal_splits() {

@@ -11,6 +11,11 @@ pub struct ReqId {
     pub inc: i32,
 }
 
+impl ReqId {
+    /// Of changes that no client has asked for.
+    pub const NONE: ReqId = ReqId { name: EntityName::client(-1), tid: 0, inc: 0 };
+}
+
 impl Encode for ReqId {
     fn encode(&self, e: &mut Encoder) {
         e.versioned(2, 2, |e| {

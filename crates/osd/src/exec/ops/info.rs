@@ -30,20 +30,28 @@ pub(super) fn assert_version(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     }
 }
 
-/// The head alone: writes under a context with snapshots are refused, so there are no clones.
+/// Clones ascending, their snapshots ascending, then the head unless it is deleted.
 pub(super) fn list_snaps(object: &StagedObject<'_>) -> OpEnd {
-    if !object.exists {
-        return Err(Errno::ENOENT.into());
-    }
+    let clones = &object.before.snapset.clones;
     let mut e = Encoder::plain();
     e.versioned(2, 1, |e| {
-        e.count(1);
-        e.versioned(1, 1, |e| {
-            e.put(&SnapId::HEAD);
-            e.count(0); // snapshots
-            e.count(0); // overlap
-            e.u64(object.size);
-        });
+        e.count(clones.len() + usize::from(object.exists));
+        for clone in clones {
+            e.versioned(1, 1, |e| {
+                e.put(&clone.id);
+                e.put(&clone.snaps.iter().rev().copied().collect::<Vec<SnapId>>());
+                e.put(&clone.overlap);
+                e.u64(clone.size);
+            });
+        }
+        if object.exists {
+            e.versioned(1, 1, |e| {
+                e.put(&SnapId::HEAD);
+                e.count(0); // snapshots
+                e.count(0); // overlap
+                e.u64(object.size);
+            });
+        }
         e.u64(object.info.snap_seq);
     });
     Ok(Done::ok_with(e.finish()))

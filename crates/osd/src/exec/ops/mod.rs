@@ -10,6 +10,7 @@ mod copy_from;
 mod info;
 mod omap;
 mod read;
+mod rollback;
 mod watch;
 mod write;
 mod xattr;
@@ -91,6 +92,7 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
         OpCode::ZERO => write::zero(object, extent(op)),
         OpCode::TRUNCATE => write::truncate(object, extent(op)),
         OpCode::TRIMTRUNC => write::trim_truncate(object, extent(op)),
+        OpCode::ROLLBACK => rollback::roll_back(object, op, around),
         OpCode::CREATE => write::create(object, op),
         OpCode::DELETE => write::delete(object),
         OpCode::SETALLOCHINT => write::set_alloc_hint(object, op),
@@ -104,7 +106,7 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
 
 /// The operation has an arm above; the others are refused, counted and logged.
 pub(super) fn is_supported(code: OpCode) -> bool {
-    const SUPPORTED: [OpCode; 40] = [
+    const SUPPORTED: [OpCode; 41] = [
         OpCode::READ,
         OpCode::SYNC_READ,
         OpCode::SPARSE_READ,
@@ -145,6 +147,7 @@ pub(super) fn is_supported(code: OpCode) -> bool {
         OpCode::SETALLOCHINT,
         OpCode::COPY_FROM,
         OpCode::CALL,
+        OpCode::ROLLBACK,
     ];
     SUPPORTED.contains(&code) || code == OpCode::COPY_FROM2
 }

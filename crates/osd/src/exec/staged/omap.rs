@@ -32,7 +32,7 @@ impl StagedObject<'_> {
     pub(in crate::exec) fn omap_header(&self) -> Result<Bytes, Stop> {
         match &self.omap.header {
             Some(header) => Ok(header.clone()),
-            None if self.base_omap_visible() => Ok(self.store.omap_header(&self.id)?),
+            None if self.base_omap_visible() => Ok(self.store.omap_header(&self.base)?),
             None => Ok(Bytes::new()),
         }
     }
@@ -40,7 +40,7 @@ impl StagedObject<'_> {
     pub(in crate::exec) fn omap_get(&self, key: &[u8]) -> Result<Option<Bytes>, Stop> {
         match self.omap.entries.get(key) {
             Some(staged) => Ok(staged.clone()),
-            None if self.base_omap_visible() => Ok(self.store.omap_get(&self.id, key)?),
+            None if self.base_omap_visible() => Ok(self.store.omap_get(&self.base, key)?),
             None => Ok(None),
         }
     }
@@ -57,7 +57,7 @@ impl StagedObject<'_> {
         // As many more as the staged changes can take away.
         let removed = staged().filter(|(_, value)| value.is_none()).count();
         let base = if self.base_omap_visible() {
-            self.store.omap_list(&self.id, after, prefix, max.saturating_add(removed))?
+            self.store.omap_list(&self.base, after, prefix, max.saturating_add(removed))?
         } else {
             Vec::new()
         };

@@ -54,6 +54,7 @@ pub(super) struct Bench {
     pub(super) store: MemStore,
     pub(super) version: u64,
     pub(super) pool: PgPool,
+    pub(super) removed_snaps: IntervalSet,
 }
 
 impl Bench {
@@ -61,7 +62,12 @@ impl Bench {
         let mut store = MemStore::new();
         store.queue(Transaction { ops: vec![Mutation::CreateCollection(COLL)] }).unwrap();
         while store.poll_event().is_some() {}
-        Bench { store, version: 0, pool: PgPool { pg_num: 1, ..PgPool::default() } }
+        Bench {
+            store,
+            version: 0,
+            pool: PgPool { pg_num: 1, ..PgPool::default() },
+            removed_snaps: IntervalSet::new(),
+        }
     }
 
     /// Runs the operations on object `o` and applies the change.
@@ -75,6 +81,7 @@ impl Bench {
             self.version += 1;
         }
         if let Effect::Change(change) = &outcome.effect {
+            self.version = change.version.version;
             self.store.queue(Transaction { ops: change.mutations.clone() }).unwrap();
             while self.store.poll_event().is_some() {}
         }
@@ -99,6 +106,7 @@ impl Bench {
                     let copied = self.copy(&source);
                     fetched.copies.push((source, copied));
                 }
+                Need::Object(_) => panic!("nothing is missing here"),
                 Need::Metadata(error) => panic!("MemStore is never pending: {error}"),
             }
         }
@@ -120,6 +128,8 @@ impl Bench {
             pg_user_version: self.version,
             seed: self.version,
             watch: Default::default(),
+            removed_snaps: Some(&self.removed_snaps),
+            is_unready: &|_, _| false,
         };
         execute(&context, &self.store, fetched)
     }

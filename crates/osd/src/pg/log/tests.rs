@@ -22,6 +22,7 @@ fn entry(kind: EntryKind, version: EVersion, prior: EVersion, name: &str) -> Log
             inc: 0,
         },
         object: object(name),
+        clones: Vec::new(),
         mtime: WallTime::ZERO,
         result: 0,
         returns: Vec::new(),
