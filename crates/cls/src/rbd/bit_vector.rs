@@ -19,6 +19,7 @@ use wire::{Decode, DecodeError, Decoder, Encode, Encoder};
 pub const HEADER_LEN: u64 = 18;
 pub const BLOCK: u64 = 4096;
 const STATES_PER_BYTE: u64 = 4;
+pub const STATES_PER_BLOCK: u64 = BLOCK * STATES_PER_BYTE;
 const MASK: u8 = 3;
 
 /// A state's place: its byte, and how far up in it.
@@ -37,7 +38,7 @@ pub fn data_len(count: u64) -> u64 {
 
 /// The block of data that holds a state.
 pub fn block_of(index: u64) -> u64 {
-    index / STATES_PER_BYTE / BLOCK
+    index / STATES_PER_BLOCK
 }
 
 /// The checksum of a block of data, or of the header.

@@ -2,7 +2,7 @@
 
 use super::features::{self, operation};
 use super::snapshots;
-use super::stored::{DONE, answer, assert_exists, forget, optional, read, write};
+use super::stored::{DONE, answer, assert_exists, assert_valid_id, decode, forget, optional, read, write};
 use super::types::{HEAD, NO_POOL, Parent};
 use crate::{Fault, Object, Output};
 use base::{Errno, WallTime};
@@ -262,14 +262,14 @@ pub fn get_id(object: &mut dyn Object, _: Bytes) -> Output {
     if size == 0 {
         return Err(Errno::ENOENT.into());
     }
-    answer(&super::stored::decode::<Bytes>(object.read(0, size)?)?)
+    answer(&decode::<Bytes>(object.read(0, size)?)?)
 }
 
 /// ENOENT unless the object was made before, EEXIST if it holds an id.
 pub fn set_id(object: &mut dyn Object, input: Bytes) -> Output {
     assert_exists(object)?;
     let id = Decoder::plain(input).blob()?;
-    super::stored::assert_valid_id(&id)?;
+    assert_valid_id(&id)?;
     if object.stat()?.0 != 0 {
         return Err(Errno::EEXIST.into());
     }

@@ -68,7 +68,7 @@ fn attach(object: &mut dyn Object, mut parent: Parent, reattach: bool) -> Result
     write(object, "parent", &parent)
 }
 
-/// EEXIST is never answered: snapshots that cannot be flattened keep the link.
+/// ENOENT without a parent. Snapshots that cannot be flattened keep the link.
 fn detach(object: &mut dyn Object, legacy: bool) -> Result<(), Fault> {
     assert_exists(object)?;
     let features: u64 = optional(read(object, "features"))?.unwrap_or(0);

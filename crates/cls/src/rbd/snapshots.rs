@@ -3,7 +3,7 @@
 use super::features::{self, operation};
 use super::image::{require_feature, set_op_features};
 use super::old_format::OldHeader;
-use super::stored::{DONE, answer, assert_exists, forget, list_all, optional, read, remove, write};
+use super::stored::{DONE, answer, assert_exists, decode, forget, list_all, optional, read, remove, write};
 use super::types::{
     HEAD, Parent, Protection, SNAP_ID_MAX, Snapshot, SnapshotInfo, SnapshotKind, SnapshotNamespace,
 };
@@ -38,7 +38,7 @@ fn get_record(object: &mut dyn Object, snap: u64) -> Result<Snapshot, Fault> {
 
 /// All snapshots, by id. EIO if one is damaged.
 pub fn all(object: &mut dyn Object) -> Result<Vec<Snapshot>, Fault> {
-    list_all(object, PREFIX)?.into_iter().map(|(_, raw)| super::stored::decode(raw)).collect()
+    list_all(object, PREFIX)?.into_iter().map(|(_, raw)| decode(raw)).collect()
 }
 
 /// Writes the record of snapshot `id`. A parent that an old record names moves to the image's own
