@@ -84,8 +84,15 @@ impl Core {
                 return self.stall(txn, wanted);
             }
         }
-        let carried = check::check(&self.index, &txn)?;
-        let (placing, need) = self.placing_of(&txn, carried)?;
+        self.index.begin_transaction();
+        let result = self.check_and_carry_out(&txn);
+        self.index.end_transaction();
+        result
+    }
+
+    fn check_and_carry_out(&mut self, txn: &Transaction) -> Result<TxnId, StoreError> {
+        let carried = check::check(&self.index, txn)?;
+        let (placing, need) = self.placing_of(txn, carried)?;
         let id = self.txn_id();
         self.carry_out(id, txn, placing, &need);
         Ok(id)
@@ -97,11 +104,11 @@ impl Core {
     pub(crate) fn apply_promised(&mut self, id: TxnId, txn: Transaction) -> Result<(), StoreError> {
         let carried = check::check(&self.index, &txn)?;
         let need = need_of(Some(&self.index), &txn, carried);
-        self.carry_out(id, txn, Placing::Fresh, &need);
+        self.carry_out(id, &txn, Placing::Fresh, &need);
         Ok(())
     }
 
-    fn carry_out(&mut self, id: TxnId, txn: Transaction, placing: Placing, need: &Need) {
+    fn carry_out(&mut self, id: TxnId, txn: &Transaction, placing: Placing, need: &Need) {
         let batch_limit = self.region.record_len_max().min(log::BATCH_LEN_MAX);
         if self.open_batch().record_len() + need.footprint > batch_limit {
             self.seal();

@@ -11,9 +11,10 @@ use crate::api::{CollId, ObjectId};
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
 use crate::check::Existing;
 use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared, token_of};
+use crate::known::Known;
 use crate::ops::{LogOp, Nonsense, Result};
 use crate::place::Place;
-use crate::tree::{Kind, PageId, Slot, Tree};
+use crate::tree::{Kind, PageId, Position, Slot, Tree};
 use crate::used::Used;
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -160,6 +161,8 @@ pub(crate) struct Index {
     pub(crate) used: Used,
     pub(crate) next_nid: Nid,
     pub(crate) totals: Totals,
+    /// Objects that the transaction at hand has named.
+    known: Known,
 }
 
 impl Default for Index {
@@ -173,6 +176,7 @@ impl Default for Index {
             used: Used::default(),
             next_nid: 1,
             totals: Totals::default(),
+            known: Known::default(),
         }
     }
 }
@@ -232,12 +236,27 @@ pub(crate) const ALL_BLOCKS: u64 = crate::blocks::OBJECT_BLOCKS_MAX;
 
 impl Index {
     pub(crate) fn onode(&self, id: &ObjectId) -> Option<&Onode> {
-        self.objects.tree.get(token_of(id), named(id)).map(|(_, onode)| &**onode)
+        self.entry(id).map(|(_, onode)| &**onode)
     }
 
     /// With the name as the index holds it, for a reader that outlives this call.
     pub(crate) fn entry(&self, id: &ObjectId) -> Option<&(Arc<ObjectId>, Arc<Onode>)> {
-        self.objects.tree.get(token_of(id), named(id))
+        self.find(id).map(|position| self.objects.tree.at(position))
+    }
+
+    fn find(&self, id: &ObjectId) -> Option<Position> {
+        let tree = &self.objects.tree;
+        self.known.find(id, tree.structure(), || tree.find(token_of(id), named(id)))
+    }
+
+    /// Until [`Index::end_transaction`] every name comes from one transaction, which
+    /// stays in place: a name's address then stands for the name.
+    pub(crate) fn begin_transaction(&mut self) {
+        self.known.begin();
+    }
+
+    pub(crate) fn end_transaction(&mut self) {
+        self.known.end();
     }
 
     pub(crate) fn mapping(&self, nid: Nid, block: u32) -> Option<Mapping> {
@@ -370,7 +389,8 @@ impl Index {
     fn with_onode<R>(&mut self, id: &ObjectId, change: impl FnOnce(&mut Onode) -> R) -> Result<R> {
         let mut change = Some(change);
         let mut run = |onode: &mut Arc<Onode>| change.take().map(|change| change(Arc::make_mut(onode)));
-        if let Some(result) = self.objects.tree.update(token_of(id), named(id), &mut run) {
+        if let Some(position) = self.find(id) {
+            let result = self.objects.tree.update_at(position, &mut run);
             return result.ok_or(Nonsense("an object is there twice"));
         }
         let count = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;

@@ -22,6 +22,7 @@ mod index;
 mod io;
 mod key_map;
 mod kinds;
+mod known;
 mod lay;
 pub mod limits;
 mod log;

@@ -164,6 +164,13 @@ pub(crate) struct Snapshot<T: Kind> {
 /// Where a slot is: node and slot.
 type At = (usize, usize);
 
+/// Where an entry is, as long as [`Tree::structure`] stays the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    at: At,
+    entry: usize,
+}
+
 /// Where searches ended lately, by token, two for each: a transaction names the
 /// same object several times, and a PG's log grows at one end and shrinks at the
 /// other. Only ever guesses.
@@ -243,6 +250,8 @@ pub(crate) struct Tree<T: Kind> {
     names: u64,
     /// Where the cache looks next for pages to let go.
     hand: At,
+    /// Grows whenever entries come, go or move.
+    structure: u64,
 }
 
 impl<T: Kind> Default for Tree<T> {
@@ -263,6 +272,7 @@ impl<T: Kind> Default for Tree<T> {
             total: 0,
             names: 0,
             hand: (0, 0),
+            structure: 0,
         }
     }
 }
@@ -402,12 +412,26 @@ impl<T: Kind> Tree<T> {
             && self.next(at).is_some_and(|next| by(&self.slot(next).first) == Ordering::Equal)
     }
 
+    pub(crate) fn structure(&self) -> u64 {
+        self.structure
+    }
+
+    /// Panics when the page is not in memory: see [`Tree::absent`].
+    pub(crate) fn find(&self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Position> {
+        match self.locate(token, by)? {
+            (at, Ok(entry)) => Some(Position { at, entry }),
+            (_, Err(_)) => None,
+        }
+    }
+
+    /// What [`Tree::find`] has found.
+    pub(crate) fn at(&self, position: Position) -> &(T::Key, T::Value) {
+        &self.slot(position.at).leaf.as_ref().expect(LOADED).entries[position.entry]
+    }
+
     /// Panics when the page is not in memory: see [`Tree::absent`].
     pub(crate) fn get(&self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<&(T::Key, T::Value)> {
-        let (at, Ok(entry)) = self.locate(token, by)? else {
-            return None;
-        };
-        Some(&self.slot(at).leaf.as_ref().expect(LOADED).entries[entry])
+        self.find(token, by).map(|position| self.at(position))
     }
 
     /// Entries from the first one that `by` does not call `Less`, until `visit`
@@ -461,6 +485,7 @@ impl<T: Kind> Tree<T> {
         let (result, added, removed) = change(&mut leaf.entries);
         slot.sums.add(added);
         slot.sums.sub(removed);
+        self.structure += u64::from(added.count != removed.count);
         let after = slot.sums.memory::<T>();
         self.memory = self.memory + after - before;
         self.dirty = self.dirty + after - if was_dirty { before } else { 0 };
@@ -475,9 +500,13 @@ impl<T: Kind> Tree<T> {
         by: impl Fn(&T::Key) -> Ordering,
         change: impl FnOnce(&mut T::Value) -> R,
     ) -> Option<R> {
-        let (at, Ok(entry)) = self.locate(token, by)? else {
-            return None;
-        };
+        let position = self.find(token, by)?;
+        Some(self.update_at(position, change))
+    }
+
+    /// Changes the value that [`Tree::find`] has found.
+    pub(crate) fn update_at<R>(&mut self, position: Position, change: impl FnOnce(&mut T::Value) -> R) -> R {
+        let Position { at, entry } = position;
         let result = self.edit(at, |entries| {
             let (key, value) = &mut entries[entry];
             let before = Sums::of::<T>(key, value);
@@ -485,7 +514,7 @@ impl<T: Kind> Tree<T> {
             (result, Sums::of::<T>(key, value), before)
         });
         self.split(at, entry);
-        Some(result)
+        result
     }
 
     /// Returns the value that was there.
@@ -588,6 +617,7 @@ impl<T: Kind> Tree<T> {
         let sums = Sums::of_all::<T>(&entries);
         let page = self.new_page();
         let changed = self.generation;
+        self.structure += 1;
         self.memory += sums.memory::<T>();
         self.dirty += sums.memory::<T>();
         self.total += u64::from(sums.weight);
@@ -643,6 +673,7 @@ impl<T: Kind> Tree<T> {
         node.changed = self.generation;
         let slot = node.slots.remove(at.1);
         self.slots -= 1;
+        self.structure += 1;
         self.total -= u64::from(slot.sums.weight);
         self.names -= T::key_weight(&slot.first) as u64;
         match slot.leaf {
