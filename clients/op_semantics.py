@@ -97,14 +97,14 @@ def hobject(pool, hash_, name="", snap=HEAD, is_max=0, nspace="", key=""):
 class Osd:
     """One session with one OSD."""
 
-    def __init__(self, ip, port, nonce, global_id, tids):
+    def __init__(self, ip, port, nonce, global_id, tids, own_nonce):
         self.sock = socket.create_connection((ip, port), timeout=30)
         self.tids, self.seq = tids, 0
         self.sock.sendall(b"ceph v2\n" + struct.pack("<HQQ", 16, 1, 0))
         assert self.exactly(8) == b"ceph v2\n"
         self.exactly(struct.unpack("<H", self.exactly(2))[0])
         target = address(2, ip, port, nonce)
-        mine = address(2, "127.0.0.1", 0, 0)
+        mine = address(2, "127.0.0.1", 0, own_nonce)
         self.send(1, [u8(8) + target])
         self.expect(1)
         auth = u8(1) + u32(8) + blob("admin") + u64(global_id)
@@ -188,7 +188,9 @@ class Reply:
 
 
 class Cluster:
-    def __init__(self, conf):
+    def __init__(self, conf, own_nonce=0):
+        # An OSD takes two clients at one address for one.
+        self.own_nonce = own_nonce
         self.rados = rados.Rados(conffile=conf)
         self.rados.connect()
         self.command(prefix="osd pool create", pool=POOL, pg_num=8, pgp_num=8, pool_type="replicated")
@@ -219,7 +221,7 @@ class Cluster:
             (osd,) = [o for o in dump["osds"] if o["osd"] == number]
             (addr,) = [a for a in osd["public_addrs"]["addrvec"] if a["type"] == "v2"]
             ip, port = addr["addr"].rsplit(":", 1)
-            self.osds[number] = Osd(ip, int(port), addr["nonce"], self.rados.get_instance_id(), self.tids)
+            self.osds[number] = Osd(ip, int(port), addr["nonce"], self.rados.get_instance_id(), self.tids, self.own_nonce)
         return self.osds[number]
 
     def send(self, target, name, ops, flags=RETURNVEC, snap=HEAD, nspace="", key="", mtime=(100, 5)):

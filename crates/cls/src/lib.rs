@@ -10,10 +10,17 @@
 //! Source: Ceph `src/objclass/objclass.h`, `src/cls/*`.
 
 mod hello;
+mod lock;
+mod log;
+mod numops;
 pub mod object;
 mod rbd;
+mod refcount;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod time_key;
+mod timeindex;
+mod version;
 
 pub use object::{Fault, Object, Origin, Output, Uses};
 
@@ -80,23 +87,19 @@ pub enum Found {
 }
 
 /// Every class and its methods, by name.
-const CLASSES: &[(&str, &[Method])] = &[("hello", hello::METHODS), ("rbd", rbd::METHODS)];
+const CLASSES: &[(&str, &[Method])] = &[
+    ("hello", hello::METHODS),
+    ("lock", lock::METHODS),
+    ("log", log::METHODS),
+    ("numops", numops::METHODS),
+    ("rbd", rbd::METHODS),
+    ("refcount", refcount::METHODS),
+    ("timeindex", timeindex::METHODS),
+    ("version", version::METHODS),
+];
 
 /// `osd_class_load_list`: the other classes that Ceph 16.2 would load.
-const NOT_IMPLEMENTED: &[&str] = &[
-    "cas",
-    "cephfs",
-    "journal",
-    "lock",
-    "log",
-    "numops",
-    "otp",
-    "refcount",
-    "rgw",
-    "timeindex",
-    "user",
-    "version",
-];
+const NOT_IMPLEMENTED: &[&str] = &["cas", "cephfs", "journal", "otp", "rgw", "user"];
 
 /// Finds a method by the names a CALL carries.
 pub fn find(class: &[u8], method: &[u8]) -> Found {

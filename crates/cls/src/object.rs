@@ -85,12 +85,12 @@ pub trait Object {
     fn remove(&mut self) -> Result<(), Fault>;
 
     /// A user xattr; ENODATA if it is not set, ENOENT without the object.
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Fault>;
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Fault>;
     /// All user xattrs; ENOENT without the object.
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Fault>;
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Fault>;
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Fault>;
     /// ENOENT without the object.
-    fn remove_xattr(&mut self, name: &str) -> Result<(), Fault>;
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<(), Fault>;
 
     /// The value of a key; ENOENT if there is no such key or no object.
     fn omap_get(&mut self, key: &[u8]) -> Result<Bytes, Fault>;

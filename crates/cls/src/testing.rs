@@ -63,6 +63,13 @@ impl MemObject {
         }
     }
 
+    /// An object that is there.
+    pub fn holding(content: Content) -> MemObject {
+        let mut object = MemObject::new();
+        object.content = Some(content);
+        object
+    }
+
     /// What the OSD does with a CALL that is alone in its request: return code and
     /// output. What failed leaves no trace.
     pub fn call(&mut self, class: &str, method: &str, input: &[u8]) -> (i32, Bytes) {
@@ -100,10 +107,10 @@ impl MemObject {
     }
 
     fn step(&mut self) -> Result<(), Fault> {
-        if self.patience.is_some_and(|patience| self.steps >= patience) {
+        self.steps += 1;
+        if self.patience.is_some_and(|patience| self.steps > patience) {
             return Err(Fault::Later);
         }
-        self.steps += 1;
         Ok(())
     }
 
@@ -220,9 +227,9 @@ impl Object for MemObject {
         Ok(())
     }
 
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Fault> {
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Fault> {
         self.reading()?;
-        self.there()?.xattrs.get(name.as_bytes()).cloned().ok_or(Fault::Errno(Errno::ENODATA))
+        self.there()?.xattrs.get(name).cloned().ok_or(Fault::Errno(Errno::ENODATA))
     }
 
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Fault> {
@@ -230,14 +237,14 @@ impl Object for MemObject {
         Ok(self.there()?.xattrs.clone())
     }
 
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Fault> {
-        let name = Bytes::copy_from_slice(name.as_bytes());
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Fault> {
+        let name = Bytes::copy_from_slice(name);
         self.creating()?.xattrs.insert(name, value);
         Ok(())
     }
 
-    fn remove_xattr(&mut self, name: &str) -> Result<(), Fault> {
-        self.changing()?.xattrs.remove(name.as_bytes());
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<(), Fault> {
+        self.changing()?.xattrs.remove(name);
         Ok(())
     }
 

@@ -317,7 +317,6 @@ fn run_ops(
     };
     let mut reply_len = 0;
     for op in requested {
-        object.uses += 1;
         executed.user_modify |= classify::writes(op) && moves_user_version(op.code);
         let (code, mut outdata) = match ops::run(object, op, &around) {
             Ok(Done { code, outdata }) => (code.unwrap_or(executed.result), outdata),
@@ -327,6 +326,7 @@ fn run_ops(
             Err(Stop::Need(_)) if !object.needs.is_empty() => break,
             Err(stop) => return Err(stop),
         };
+        object.uses += 1;
         let mut code = code;
         reply_len += outdata.len();
         if reply_len > limits::REPLY_LEN_MAX {
@@ -450,7 +450,8 @@ fn stamp(
     let info = &mut object.info;
     if user_modify {
         // A copy may have brought a user version beyond the PG's own counter.
-        info.user_version = (info.user_version + 1).max(version.version);
+        let newest = info.user_version.max(context.pg_user_version);
+        info.user_version = newest.saturating_add(1).max(version.version);
     }
     info.has_clones = !object.snapset.clones.is_empty();
     info.is_whiteout = !object.exists && info.has_clones;

@@ -50,8 +50,9 @@ impl Host<'_, '_, '_> {
         &mut self,
         operation: impl FnOnce(&mut StagedObject<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
+        let end = operation(self.object);
         self.object.uses += 1;
-        match operation(self.object) {
+        match end {
             Ok(done) => Ok(done),
             Err(Stop::Code(code)) => Err(Fault::Errno(Errno(-code))),
             Err(stop) => {
@@ -133,10 +134,10 @@ impl Object for Host<'_, '_, '_> {
         self.writing(write::delete)
     }
 
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Fault> {
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Fault> {
         self.reading(|object| {
             require(object)?;
-            object.xattr(name.as_bytes())?.ok_or_else(|| xattr::no_attr(object))
+            object.xattr(name)?.ok_or_else(|| xattr::no_attr(object))
         })
     }
 
@@ -147,18 +148,18 @@ impl Object for Host<'_, '_, '_> {
         })
     }
 
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Fault> {
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Fault> {
         self.writing(|object| {
             xattr::check_lengths(name.len(), value.len())?;
-            object.set_xattr(name.as_bytes(), value);
+            object.set_xattr(name, value);
             Ok(())
         })
     }
 
-    fn remove_xattr(&mut self, name: &str) -> Result<(), Fault> {
+    fn remove_xattr(&mut self, name: &[u8]) -> Result<(), Fault> {
         self.writing(|object| {
             require(object)?;
-            object.rm_xattr(name.as_bytes());
+            object.rm_xattr(name);
             Ok(())
         })
     }

@@ -7,6 +7,7 @@ mod data;
 mod listing;
 mod property;
 mod real_ceph;
+mod real_classes;
 mod refusals;
 mod watch;
 
@@ -53,8 +54,11 @@ pub(super) fn request(ops: Vec<OsdOp>) -> MOsdOp {
 pub(super) struct Bench {
     pub(super) store: MemStore,
     pub(super) version: u64,
+    user_version: u64,
     pub(super) pool: PgPool,
     pub(super) removed_snaps: IntervalSet,
+    pub(super) caller: cls::Origin,
+    pub(super) now: WallTime,
 }
 
 impl Bench {
@@ -65,8 +69,11 @@ impl Bench {
         Bench {
             store,
             version: 0,
-            pool: PgPool { pg_num: 1, ..PgPool::default() },
+            user_version: 0,
             removed_snaps: IntervalSet::new(),
+            pool: PgPool { pg_num: 1, ..PgPool::default() },
+            caller: cls::Origin { name: EntityName::client(1), addr: EntityAddr::BLANK },
+            now: WallTime { sec: 200, nsec: 0 },
         }
     }
 
@@ -82,6 +89,7 @@ impl Bench {
         }
         if let Effect::Change(change) = &outcome.effect {
             self.version = change.version.version;
+            self.user_version = self.user_version.max(outcome.user_version);
             self.store.queue(Transaction { ops: change.mutations.clone() }).unwrap();
             while self.store.poll_event().is_some() {}
         }
@@ -123,9 +131,9 @@ impl Bench {
             object,
             at_version: EVersion::new(Epoch(1), self.version + 1),
             epoch: Epoch(1),
-            now: WallTime { sec: 200, nsec: 0 },
-            origin: cls::Origin { name: EntityName::client(1), addr: EntityAddr::BLANK },
-            pg_user_version: self.version,
+            now: self.now,
+            origin: self.caller,
+            pg_user_version: self.user_version,
             seed: self.version,
             watch: Default::default(),
             removed_snaps: Some(&self.removed_snaps),
