@@ -15,6 +15,7 @@ import json
 import socket
 import struct
 import sys
+import time
 
 import rados
 
@@ -224,7 +225,7 @@ class Cluster:
             self.osds[number] = Osd(ip, int(port), addr["nonce"], self.rados.get_instance_id(), self.tids, self.own_nonce)
         return self.osds[number]
 
-    def send(self, target, name, ops, flags=RETURNVEC, snap=HEAD, nspace="", key="", mtime=(100, 5)):
+    def send(self, target, name, ops, flags=RETURNVEC, snap=HEAD, nspace="", key="", mtime=(100, 5), snapc=(0, [])):
         raw, seed, primary, epoch = target
         # Clients always set the KNOWN_REDIR flag; reads and writes are told by the operations.
         writes = any(op[0] & 0x2000 for op in ops)
@@ -235,7 +236,8 @@ class Cluster:
         front += struct.pack("<H", len(ops))
         for code, op_flags, args, indata in ops:
             front += struct.pack("<HI", code, op_flags) + args.ljust(28, b"\0") + u32(len(indata))
-        front += u64(snap) + u64(0) + u32(0) + s32(0) + u64(FEATURES)
+        seq, snaps = snapc
+        front += u64(snap) + u64(seq) + u32(len(snaps)) + b"".join(map(u64, snaps)) + s32(0) + u64(FEATURES)
         return self.osd(primary).request(front, b"".join(op[3] for op in ops))
 
 
@@ -568,6 +570,81 @@ def hostile_cases():
 CREATE_STEP = Step(CREATE)
 
 
+def rollback(snap):
+    return (0x220E, 0, u64(snap), b"")
+
+
+ORDERSNAP, ENFORCE_SNAPC = 0x40, 0x100000
+LISTED = Step(LIST_SNAPS, snap=SNAPDIR)
+
+
+def at(snap, *ops):
+    return Step(*ops, snap=snap)
+
+
+def under(seq, snaps, *ops, **how):
+    return Step(*ops, snapc=(seq, snaps), **how)
+
+
+def snapshot_cases():
+    """Each on an object of its own, because clones outlive their head."""
+    data = bytes(range(100))
+    base = Step(write_full(data), setxattr("a", "apple"), omap_set(k="v"), omap_header(b"h"))
+    everything = (STAT, read(), GETXATTRS, omap_vals(), OMAP_HEADER)
+    show = Step(*everything)
+    shown = [at(snap, STAT, read()) for snap in range(1, 7)] + [show, LISTED]
+    yield "clones", [base, under(1, [1], write(10, b"xxxxx")), LISTED, under(1, [1], write(12, b"yyyyy")), LISTED,
+                     under(4, [4, 3, 1], setxattr("a", "pear"), omap_set(k="w")), LISTED, at(1, *everything), at(3, *everything),
+                     at(4, *everything), *shown]
+    yield "overlap of every change", [
+        base, under(1, [1], zero(10, 10)), LISTED, Step(truncate(90)), LISTED, Step(truncate(95)), LISTED, Step(append(b"12345678")),
+        LISTED, Step(writesame(0, 4, b"ab")), LISTED, Step(write(85, b"zz")), LISTED, Step(zero(94, 100)), LISTED, Step(write(50, b"")),
+        LISTED, under(2, [2, 1], write_full(b"short")), LISTED, Step(write_full(b"longer than that")), LISTED, Step(write_full(b"")),
+        LISTED, Step(write(5, b"a", tsize=3, tseq=1)), *shown]
+    yield "clones in a row", [base] + [under(n, list(range(n, 0, -1)), write(10 * n, b"n" * 10), truncate(100 - n)) for n in range(1, 6)] + shown
+    yield "nothing changes", [base, under(1, [1], STAT), LISTED, under(1, [1], omap_rm("none")), LISTED, under(2, [2, 1], zero(200, 5)), *shown]
+    yield "failures make no clone", [base, under(1, [1], write(0, b"a"), getxattr("none")), LISTED, under(1, [1], CREATE_EXCL), *shown]
+    yield "created after a snapshot", [under(3, [3, 2], write(0, b"new")), LISTED, under(3, [3, 2], write(0, b"old")), LISTED,
+                                       under(5, [5, 3, 2], write(0, b"now")), *shown]
+    yield "deleted head", [base, under(1, [1], DELETE), LISTED, show, Step(STAT), Step(read()), Step(read(0, 5)), Step(getxattr("a")), Step(GETXATTRS),
+                           Step(omap_vals()), Step(OMAP_HEADER), Step(sparse_read(0, 5)), Step(LIST_WATCHERS), Step(assert_ver(1)), Step(cmpxattr("a", EQ, "b")),
+                           at(1, *everything), at(2, STAT), Step(DELETE), under(2, [2, 1], DELETE), LISTED]
+    yield "changes of a deleted head", [base, under(1, [1], DELETE), Step(truncate(5)), Step(zero(0, 5)), Step(OMAP_CLEAR), Step(omap_rm("k")), Step(rmxattr("a")),
+                                        Step(STAT), LISTED, Step(CREATE_EXCL), show, LISTED, under(1, [1], write(3, b"abc")), LISTED, under(2, [2, 1], write(0, b"x")), *shown]
+    yield "deleted and made again", [base, under(1, [1], DELETE, CREATE, write(50, b"again")), *shown, under(2, [2, 1], DELETE), under(3, [3, 2, 1], append(b"end")), *shown]
+    yield "cmpxattr with a deleted head", [base, under(1, [1], DELETE), Step(cmpxattr("a", EQ, ""), write(0, b"x")), Step(read()), LISTED]
+    yield "read and write of a deleted head", [base, under(1, [1], DELETE), Step(STAT, write(0, b"x")), Step(failok(STAT), read(), write(0, b"x")), LISTED]
+    yield "rollback", [base, under(1, [1], write(10, b"x" * 10), setxattr("b", "new"), omap_set(k2="2")), Step(rollback(1)), *shown,
+                       Step(write(40, b"yy")), LISTED, under(2, [2, 1], truncate(30)), under(2, [2, 1], rollback(1)), *shown]
+    yield "rollback to the head", [base, Step(rollback(5)), show, LISTED, under(2, [2, 1], rollback(3)), *shown]
+    yield "rollback of nothing", [Step(rollback(1)), Step(STAT), under(2, [2], rollback(1)), LISTED]
+    yield "rollback to before the object", [under(3, [3], write(0, b"abc")), Step(rollback(2)), Step(STAT), LISTED]
+    yield "rollback to before the object, with clones", [under(3, [3], write(0, b"abc")), under(4, [4, 3], write(0, b"d")), Step(rollback(2)), Step(STAT), *shown]
+    yield "rollback of a deleted head", [base, under(1, [1], DELETE), under(1, [1], rollback(1)), *shown, under(2, [2, 1], DELETE), under(3, [3, 2, 1], rollback(1)), *shown]
+    yield "rollback to a deletion", [base, under(1, [1], DELETE), under(2, [2, 1], CREATE, write(0, b"x")), under(3, [3, 2, 1], write(0, b"y")), Step(rollback(2)), *shown]
+    yield "rollback to a deleted head", [base, under(1, [1], DELETE), Step(rollback(2)), Step(STAT), LISTED]
+    yield "rollback with a new clone", [base, under(1, [1], write(0, b"one")), under(3, [3, 1], rollback(1)), *shown]
+    yield "rollback and more", [base, under(1, [1], write(0, b"one"), omap_set(k="w")), Step(rollback(1), write(5, b"more"), rmxattr("a")), *shown,
+                                Step(write(0, b"before"), rollback(1)), *shown]
+    yield "old contexts", [base, under(5, [5], write(0, b"five")), under(3, [3], write(0, b"three")), LISTED, under(3, [3], write(0, b"x"), flags=RETURNVEC | ORDERSNAP),
+                           under(5, [5], write(0, b"y"), flags=RETURNVEC | ORDERSNAP), under(6, [6, 5], write(0, b"z"), flags=RETURNVEC | ORDERSNAP), *shown]
+    yield "wrong contexts", [base, under(1, [2], write(0, b"a")), under(3, [1, 2], write(0, b"a")), under(3, [2, 2], write(0, b"a")), under(2, [1, 0], write(0, b"a")),
+                             under(7, [], write(0, b"a")), LISTED, under(9, [8], write(0, b"b")), LISTED, at(8, read()), at(9, read()), under(2, [2], STAT)]
+    yield "wrong places", [base, under(1, [1], write(0, b"a")), Step(LIST_SNAPS), at(1, LIST_SNAPS), at(SNAPDIR, STAT), at(SNAPDIR, LIST_SNAPS, STAT),
+                           at(1, write(0, b"x")), at(SNAPDIR, write(0, b"x")), at(1, STAT, read(2, 3)), at(0, STAT)]
+    yield "snapdir of nothing", [LISTED, at(3, STAT)]
+    yield "versions at snapshots", [base, under(1, [1], write(0, b"a")), at(1, read(90, 0)), at(1, read(200, 10)), at(1, checksum(2, 0, 8, 4, u32(0))),
+                                    at(1, cmpext(0, data[:5])), at(1, sparse_read(0, 10)), at(1, omap_keys()), at(1, omap_by_keys("k")), at(1, getxattr("none"))]
+
+
+
+
+def named_apart(cases):
+    run = "%x" % time.time_ns()
+    for number, (name, steps) in enumerate(cases):
+        yield "snapshots: " + name, [Step(*step.ops, **dict(step.how, name="%s.%d" % (run, number))) for step in steps]
+
+
 def run_case(cluster, target, steps, record=None):
     origin = cluster.send(target, "the object", [DELETE])
     # Cases start at a known version: that of this deletion, or of its failure.
@@ -688,7 +765,9 @@ def run(conf, only, hostile, record=None):
     cluster.send(source, "source", [DELETE])
     cluster.send(source, "source", [write_full(b"source data"), setxattr("s", "t"), omap_set(k="v")], mtime=(50, 1))
     answers = {}
-    for name, steps in itertools.chain(cases(), hostile_cases() if hostile else []):
+    # The fixture's form has no snapshot contexts.
+    snapshots = [] if record else named_apart(snapshot_cases())
+    for name, steps in itertools.chain(cases(), snapshots, hostile_cases() if hostile else []):
         if only and only not in name:
             continue
         try:

@@ -357,6 +357,7 @@ impl Core {
         self.expire_blocklist(turn);
         self.clear_pg_temps();
         self.check_quotas(turn);
+        self.purge_snaps();
         self.flag_full(turn);
         self.watch_health(turn);
         if self.osd.has_pending() {

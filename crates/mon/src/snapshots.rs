@@ -11,7 +11,7 @@ use crate::commands::{Failure, fail};
 use crate::core::{Core, Turn};
 use base::Errno;
 use wire::maps::{PoolFlags, PoolSnapInfo};
-use wire::types::{IntervalSet, PoolId, SnapId};
+use wire::types::{IntervalSet, PgId, PoolId, SnapId};
 
 impl Core {
     /// A snapshot of the whole pool, by name.
@@ -88,5 +88,27 @@ impl Core {
         }
         self.queue_removed_snap(id, snap);
         Ok(())
+    }
+
+    /// Snapshots that every PG of their pool has trimmed leave the queue.
+    pub fn purge_snaps(&mut self) {
+        let mut all_purged = Vec::new();
+        for (id, queue) in &self.osd.map().removed_snaps_queue {
+            let Some(pool) = self.osd.map().pool(*id) else { continue };
+            let mut purged = queue.clone();
+            for seed in 0..pool.pg_num {
+                let report = self.pgs.pg(PgId { pool: *id, seed });
+                purged = report.map_or(IntervalSet::new(), |pg| purged.intersection(&pg.report.purged_snaps));
+                if purged.is_empty() {
+                    break;
+                }
+            }
+            if !purged.is_empty() {
+                all_purged.push((*id, purged));
+            }
+        }
+        for (id, purged) in all_purged {
+            self.osd.pending().new_purged_snaps.insert(id, purged);
+        }
     }
 }

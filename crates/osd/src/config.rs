@@ -43,6 +43,9 @@ pub struct OsdConfig {
 
     /// Objects being recovered or backfilled at once.
     pub recovery_ops_max: usize,
+    /// Clones being trimmed at once in one PG (`osd_pg_max_concurrent_snap_trims`), and in all.
+    pub snap_trims_per_pg_max: usize,
+    pub snap_trims_max: usize,
     /// Bytes of one recovery message.
     pub recovery_chunk_len: u64,
     /// Bytes of client requests held at once (waiting or in flight).
@@ -69,6 +72,8 @@ pub struct Sabotage {
     pub ignore_interval_check: bool,
     /// Serves reads without a lease.
     pub ignore_lease: bool,
+    /// Trimming takes a clone with all its snapshots where one of them was removed.
+    pub trim_too_much: bool,
 }
 
 impl OsdConfig {
@@ -92,6 +97,8 @@ impl OsdConfig {
             log_dups_max: 1000,
             log_trim_batch: 100,
             recovery_ops_max: 16,
+            snap_trims_per_pg_max: 2,
+            snap_trims_max: 16,
             recovery_chunk_len: 4 << 20,
             client_bytes_max: 500 << 20,
             client_ops_max: 10_000,

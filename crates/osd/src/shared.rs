@@ -116,6 +116,8 @@ pub struct Counters {
     pub repaired: u64,
     /// Objects found damaged here of which no other copy was intact.
     pub unrepairable: u64,
+    /// Clones that lost snapshots, or went, because those were removed.
+    pub snap_trims: u64,
     /// Ranges of objects that this OSD took in as the target of a backfill.
     pub backfilled_ranges: u64,
     /// Writes that some member's device had no room for.
@@ -144,6 +146,8 @@ pub struct Shared<S> {
     pub next_id: u64,
     /// Recovery operations under way in all PGs.
     pub recovering: usize,
+    /// Changes by trimming under way in all PGs.
+    pub snap_trims: usize,
     /// Client requests held, and their bytes.
     pub held_ops: usize,
     pub held_bytes: u64,
@@ -186,6 +190,7 @@ impl<S: ObjectStore> Shared<S> {
             laggy: BTreeSet::new(),
             next_id: 1,
             recovering: 0,
+            snap_trims: 0,
             held_ops: 0,
             held_bytes: 0,
             counters: Counters::default(),

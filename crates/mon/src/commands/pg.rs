@@ -295,7 +295,7 @@ fn pg_json(e: &PgEntry) -> Json {
         .with("hitset_bytes_stats_invalid", false)
         .with("pin_stats_invalid", false)
         .with("manifest_stats_invalid", false)
-        .with("snaptrimq_len", 0)
+        .with("snaptrimq_len", p.snap_trim_queue_len)
         .with("stat_sum", sum_json(&stat_sum(p)))
         .with("up", osds(&p.up))
         .with("acting", osds(&p.acting))

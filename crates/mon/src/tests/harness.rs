@@ -266,6 +266,8 @@ impl Cluster {
             bytes_recovered: 0,
             keys_recovered: 0,
             blocked_by: Vec::new(),
+            snap_trim_queue_len: 0,
+            purged_snaps: Default::default(),
         }
     }
 }

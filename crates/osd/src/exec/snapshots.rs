@@ -210,12 +210,11 @@ impl SnapContext {
         SnapContext { seq: request.snap_seq, snaps }
     }
 
-    /// Descending, none above the sequence number, none zero; and the number must do as a clone's.
+    /// Descending, none above the sequence number; and the number must do as a clone's.
     pub(super) fn is_valid(&self) -> bool {
         let bounded = self.snaps.first().is_none_or(|newest| *newest <= self.seq);
         let descending = self.snaps.windows(2).all(|pair| pair[0] > pair[1]);
-        let positive = self.snaps.last().is_none_or(|oldest| *oldest > SnapId(0));
-        bounded && descending && positive && (self.snaps.is_empty() || self.seq < SnapId::HEAD)
+        bounded && descending && (self.snaps.is_empty() || self.seq < SnapId::HEAD)
     }
 
     /// A write needs the head as it is kept for these.

@@ -8,7 +8,7 @@ use crate::space::Space;
 use base::{Duration, Time};
 use store::ObjectStore;
 use wire::messages::{FailureKind, MOsdAlive, MOsdBoot, MOsdPgTemp, MOsdReport, OsdLoad};
-use wire::types::{EVersion, Epoch, OsdId};
+use wire::types::{EVersion, Epoch, IntervalSet, OsdId};
 
 /// Changes of PGs' states are reported after so short a wait, together.
 const REPORT_SOON: Duration = Duration::from_millis(20);
@@ -34,6 +34,7 @@ pub struct Signature {
     up: Vec<OsdId>,
     acting: Vec<OsdId>,
     recovered: u64,
+    purged_snaps: IntervalSet,
 }
 
 impl<S: ObjectStore> Osd<S> {
@@ -247,6 +248,7 @@ impl<S: ObjectStore> Osd<S> {
                 up: pg.placement.up.clone(),
                 acting: pg.placement.acting.clone(),
                 recovered: pg.stats.recovered_objects,
+                purged_snaps: pg.snap_trim().purged().clone(),
             };
             if all || self.reported.get(id) != Some(&signature) {
                 pgs.push(pg.report(&self.sh, ctx.now, ctx.wall));

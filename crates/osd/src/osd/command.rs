@@ -70,6 +70,7 @@ impl<S: ObjectStore> Osd<S> {
             ("op_misdirected", counters.misdirected),
             ("op_unsupported", unsupported),
             ("malformed", counters.malformed),
+            ("snap_trims", counters.snap_trims),
             ("backfilled_ranges", counters.backfilled_ranges),
             ("op_w_refused_full", counters.refused_full),
             ("object_read_errors", counters.read_errors),

@@ -27,6 +27,7 @@ mod replica;
 mod replication;
 pub mod request;
 mod snap_index;
+mod snap_trim;
 pub mod stats;
 pub mod watch;
 
@@ -175,6 +176,8 @@ pub struct Pg {
 
     watches: watch::Watches,
 
+    snap_trim: snap_trim::SnapTrim,
+
     pub stats: stats::Activity,
 }
 
@@ -222,6 +225,7 @@ impl Pg {
             pushing: BTreeMap::new(),
             receiving: BTreeMap::new(),
             watches: watch::Watches::default(),
+            snap_trim: snap_trim::SnapTrim::default(),
             stats: stats::Activity::default(),
         }
     }

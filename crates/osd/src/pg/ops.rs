@@ -38,7 +38,7 @@ pub struct ObjectQueue {
 }
 
 impl ObjectQueue {
-    fn admits(&self, write: bool) -> bool {
+    pub fn admits(&self, write: bool) -> bool {
         !self.exclusive && if write { self.readers == 0 } else { self.writes == 0 }
     }
 

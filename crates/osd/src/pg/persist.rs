@@ -110,6 +110,10 @@ impl Records {
         self.remove.extend(snaps.iter().map(|snap| snap_index::key(*snap, clone)));
     }
 
+    pub fn remove_key(&mut self, key: Bytes) {
+        self.remove.insert(key);
+    }
+
     /// What a log entry says of clones.
     pub fn clone_changes(&mut self, entry: &LogEntry) {
         for change in &entry.clones {

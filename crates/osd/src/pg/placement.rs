@@ -59,6 +59,7 @@ impl Pg {
         self.forget_watches(sh);
         sh.forget_fetches(self.id);
         self.stop_recovery(sh);
+        self.stop_snap_trim(sh);
         self.prior = Default::default();
         self.peers.clear();
         self.full_copy.clear();
@@ -93,6 +94,7 @@ impl Pg {
                 self.start_peering(sh, ctx);
             } else {
                 self.recheck_peering(sh, ctx);
+                self.review_removed_snaps(sh, ctx);
             }
             return;
         }

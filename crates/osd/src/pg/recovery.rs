@@ -695,6 +695,7 @@ impl Pg {
             self.pull(sh, ctx, &object);
         }
         self.recover_more(sh, ctx);
+        self.trim_snaps(sh, ctx);
     }
 
     /// All members have all objects.
@@ -739,6 +740,7 @@ impl Pg {
         tracing::debug!(me = %sh.me(), pg = %self.id, "clean");
         self.send_settled(sh, ctx);
         sh.dirty.insert(self.id);
+        self.review_removed_snaps(sh, ctx);
     }
 
     /// Tells strays that nobody needs them.

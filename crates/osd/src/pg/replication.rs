@@ -316,10 +316,12 @@ impl Pg {
             .iter()
             .map(|osd| peers.get(osd).map_or(EVersion::ZERO, |copy| copy.acked))
             .fold(self.committed, EVersion::min);
+        let mut trimmed = false;
         while self.in_flight.front().is_some_and(|w| w.version <= everywhere) {
             let Some(mut write) = self.in_flight.pop_front() else { return };
             self.acked = write.version;
             sh.in_flight_bytes -= write.cost;
+            trimmed |= self.note_trimmed(sh, write.version);
             self.answer(sh, ctx, &mut write);
             for duplicate in write.duplicates {
                 self.reply_recorded(sh, duplicate, write.version);
@@ -328,6 +330,9 @@ impl Pg {
                 queue.writes -= 1;
             }
             self.pump_object(sh, ctx, &write.object);
+        }
+        if trimmed {
+            self.trim_snaps(sh, ctx);
         }
     }
 

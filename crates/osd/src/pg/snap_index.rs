@@ -9,8 +9,9 @@
 //!         its entries stay until trimming finds that they say nothing.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use store::{ObjectId, ObjectStore, StoreError};
 use wire::types::{HObject, SnapId};
-use wire::{Encode, Features};
+use wire::{Decode, Encode, Features};
 
 const PREFIX: u8 = b's';
 
@@ -25,4 +26,26 @@ pub fn key(snap: SnapId, clone: &HObject) -> Bytes {
     let mut key = prefix(snap);
     key.put_slice(&clone.to_bytes(Features::ALL));
     key.freeze()
+}
+
+/// One entry of the index.
+pub struct Entry {
+    pub key: Bytes,
+    pub snap: SnapId,
+    /// `None` where it does not decode: it names no clone.
+    pub clone: Option<HObject>,
+}
+
+/// The first entry of this snapshot or of one with a greater number.
+pub fn next(store: &dyn ObjectStore, meta: &ObjectId, from: u64) -> Result<Option<Entry>, StoreError> {
+    let start = prefix(SnapId(from));
+    // No key is as short as that.
+    let page = store.omap_list(meta, Some(&start), &[PREFIX], 1)?;
+    Ok(page.into_iter().next().map(|(key, _)| {
+        let snap = key.get(1..start.len()).and_then(|raw| raw.try_into().ok()).map(u64::from_be_bytes);
+        let clone = key.get(start.len()..).map(Bytes::copy_from_slice);
+        let clone = clone.and_then(|encoded| HObject::from_bytes(encoded, Features::ALL).ok());
+        // A key that is too short stands before every snapshot.
+        Entry { snap: SnapId(snap.unwrap_or(from)), clone: clone.filter(|_| snap.is_some()), key }
+    }))
 }

@@ -70,6 +70,7 @@ impl Pg {
                 let working = self.backfills.values().any(|b| b.slots() > 0);
                 state |= if working { pg_state::BACKFILLING } else { pg_state::BACKFILL_WAIT };
             }
+            state |= self.snap_trim_state();
             if !self.unrepairable.is_empty() {
                 state |= pg_state::INCONSISTENT;
             }
@@ -157,7 +158,7 @@ impl Pg {
             last_deep_scrub: EVersion::ZERO,
             last_deep_scrub_stamp: WallTime::ZERO,
             objects: count(sums.objects),
-            clones: 0,
+            clones: count(sums.clones),
             copies: count(sums.objects) * size as u64,
             missing_on_primary: self.missing.len() as u64,
             degraded: self.degraded_copies(size),
@@ -173,6 +174,8 @@ impl Pg {
             objects_recovered: activity.recovered_objects,
             bytes_recovered: activity.recovered_bytes,
             keys_recovered: 0,
+            snap_trim_queue_len: self.snap_trim().queue_len(),
+            purged_snaps: self.snap_trim().purged().clone(),
             blocked_by: self.prior.blocked_by.iter().copied().collect(),
         }
     }

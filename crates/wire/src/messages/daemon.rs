@@ -5,7 +5,7 @@
 
 use super::Payload;
 use crate::codec::{Decode, DecodeError, Decoder, Encode, Encoder, Result};
-use crate::types::{EVersion, EntityAddrVec, Epoch, OsdId, PgId, Uuid};
+use crate::types::{EVersion, EntityAddrVec, Epoch, IntervalSet, OsdId, PgId, Uuid};
 use base::WallTime;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -320,11 +320,15 @@ pub struct PgReport {
     pub keys_recovered: u64,
     /// OSDs that peering waits for.
     pub blocked_by: Vec<OsdId>,
+    /// Removed snapshots whose clones may still be there.
+    pub snap_trim_queue_len: u64,
+    /// Removed snapshots of the map's queue that have no clones on any member.
+    pub purged_snaps: IntervalSet,
 }
 
 impl Encode for PgReport {
     fn encode(&self, e: &mut Encoder) {
-        e.versioned(1, 1, |e| {
+        e.versioned(2, 1, |e| {
             e.put(&self.pg);
             e.u64(self.state);
             e.put(&self.version);
@@ -369,6 +373,8 @@ impl Encode for PgReport {
                 e.u64(count);
             }
             e.put(&self.blocked_by);
+            e.u64(self.snap_trim_queue_len);
+            e.put(&self.purged_snaps);
         });
     }
 }
@@ -376,7 +382,7 @@ impl Encode for PgReport {
 impl Decode for PgReport {
     const MIN_LEN: usize = 6 + 300;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        d.versioned("PgReport", 1, |d, _| {
+        d.versioned("PgReport", 2, |d, version| {
             Ok(PgReport {
                 pg: d.get()?,
                 state: d.u64()?,
@@ -418,6 +424,8 @@ impl Decode for PgReport {
                 bytes_recovered: d.u64()?,
                 keys_recovered: d.u64()?,
                 blocked_by: d.get()?,
+                snap_trim_queue_len: if version >= 2 { d.u64()? } else { 0 },
+                purged_snaps: if version >= 2 { d.get()? } else { IntervalSet::new() },
             })
         })
     }

@@ -9,6 +9,7 @@ mod property;
 mod real_ceph;
 mod real_classes;
 mod refusals;
+mod snaps;
 mod watch;
 
 use super::*;
