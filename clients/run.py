@@ -10,7 +10,7 @@ import argparse, os, shutil, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Short ones first; those that kill daemons last.
-TESTS = ["compare.py", "librados.py", "snapshots.py", "rbd_class_semantics.py", "fio_rados.py", "full.py", "ack_after_flush.py",
+TESTS = ["compare.py", "librados.py", "snapshots.py", "locks.py", "rbd_class_semantics.py", "fio_rados.py", "full.py", "ack_after_flush.py",
          "discard.py", "backoff.py", "kill_one.py", "kill_all.py", "bad_input.py"]
 # Those that start or stop daemons, or look at their files.
 WITH_DAEMONS = ("ack_after_flush.py", "discard.py", "backoff.py", "kill_one.py", "kill_all.py", "bad_input.py")

@@ -9,6 +9,14 @@
 //!
 //! Source: Ceph `src/objclass/objclass.h`, `src/cls/*`.
 
+// The name by which the fuzz target's body knows us.
+#[cfg(test)]
+extern crate self as cls;
+#[cfg(test)]
+#[path = "../../../fuzz/src/classes.rs"]
+mod fuzz_classes;
+#[cfg(test)]
+mod fuzz_smoke;
 mod hello;
 mod lock;
 mod log;

@@ -1,7 +1,7 @@
 //! An object in memory, for the tests and fuzzing of methods: as the OSD shows it.
 
 use crate::object::{OMAP_ENTRIES_MAX, Origin, Uses};
-use crate::{Access, Fault, Found, Object, find};
+use crate::{Access, CLASSES, Fault, Found, Method, Object, find};
 use base::{Errno, Random, WallTime};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,11 @@ use wire::types::{AddrType, EntityAddr, EntityName};
 
 /// `osd_max_object_size`.
 const SIZE_MAX: u64 = 128 << 20;
+
+/// Every method there is, with its class's name.
+pub fn methods() -> impl Iterator<Item = (&'static str, &'static Method)> {
+    CLASSES.iter().flat_map(|(class, methods)| methods.iter().map(|method| (*class, method)))
+}
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Content {
@@ -31,8 +36,8 @@ pub struct MemObject {
     pub version: u64,
     pub random: Random,
     pub watchers: Vec<Origin>,
-    /// The object is used this many times, then says [`Fault::Later`].
-    pub patience: Option<u32>,
+    /// The use of this number, from 0, ends in [`Fault::Later`].
+    pub lacking: Option<u32>,
     uses: Uses,
     steps: u32,
 }
@@ -57,7 +62,7 @@ impl MemObject {
             version: 1,
             random: Random::from_seed(1),
             watchers: Vec::new(),
-            patience: None,
+            lacking: None,
             uses: Uses::default(),
             steps: 0,
         }
@@ -78,20 +83,29 @@ impl MemObject {
             Found::NoMethod | Found::NotImplemented => return (Errno::EOPNOTSUPP.negative(), Bytes::new()),
             Found::NoClass => return (Errno::EPERM.negative(), Bytes::new()),
         };
-        if method.access == Access::Read && self.content.is_none() {
+        if !self.may_be_called(method) {
             return (Errno::ENOENT.negative(), Bytes::new());
         }
         let before = self.content.clone();
-        (self.uses, self.steps) = (Uses::default(), 0);
-        let (code, output) = method
-            .call(self, Bytes::copy_from_slice(input))
-            .expect("only an object without patience has a method run again");
+        let (code, output) =
+            self.attempt(method, input).expect("only an object that lacks something has a method run again");
         if code < 0 {
             self.content = before;
         } else if method.access.writes() {
             self.version += 1;
         }
         (code, output)
+    }
+
+    /// One run of a method; `None` if it lacks something. What it changed stays.
+    pub fn attempt(&mut self, method: &Method, input: &[u8]) -> Option<(i32, Bytes)> {
+        (self.uses, self.steps) = (Uses::default(), 0);
+        method.call(self, Bytes::copy_from_slice(input))
+    }
+
+    /// Methods that only read are not called without the object.
+    pub fn may_be_called(&self, method: &Method) -> bool {
+        method.access != Access::Read || self.content.is_some()
     }
 
     /// [`Self::call`] of a method that must succeed.
@@ -108,10 +122,7 @@ impl MemObject {
 
     fn step(&mut self) -> Result<(), Fault> {
         self.steps += 1;
-        if self.patience.is_some_and(|patience| self.steps > patience) {
-            return Err(Fault::Later);
-        }
-        Ok(())
+        if self.lacking == Some(self.steps - 1) { Err(Fault::Later) } else { Ok(()) }
     }
 
     fn reading(&mut self) -> Result<(), Fault> {

@@ -115,12 +115,12 @@ fn methods_pass_up_that_data_must_be_fetched() {
         }
         if let crate::Found::Method(found) = crate::find(b"rbd", method.as_bytes()) {
             let mut patient = object.clone();
-            let answer = found.call(&mut patient, input.clone().into());
-            for patience in 0.. {
+            let answer = patient.attempt(found, &input);
+            for use_ in 0.. {
                 let mut waiting = object.clone();
-                waiting.patience = Some(patience);
-                match found.call(&mut waiting, input.clone().into()) {
-                    None if patience < 50 => {}
+                waiting.lacking = Some(use_);
+                match waiting.attempt(found, &input) {
+                    None if use_ < 50 => {}
                     None => break, // many small steps: enough of them were seen
                     stopped => {
                         assert_eq!(stopped, answer, "{method} swallowed a Later");
