@@ -7,13 +7,13 @@
 
 use crate::core::{Core, Turn};
 use crate::keys;
-use base::{Duration, Time};
+use base::{Duration, Time, WallTime};
 use std::collections::BTreeMap;
 use wire::codec::Encode;
 use wire::features::Features;
 use wire::maps::{OsdMap, OsdMapFlags, OsdState};
 use wire::messages::*;
-use wire::types::{Epoch, OsdId, PgId, Uuid};
+use wire::types::{EntityAddr, Epoch, OsdId, PgId, Uuid};
 
 /// `mon_max_osd`'s spirit: ids beyond this are refused.
 pub const OSD_ID_MAX: i32 = 10_000;
@@ -427,10 +427,14 @@ impl Core {
 
     fn expire_blocklist(&mut self, turn: &Turn) {
         let map = self.osd.map();
-        let expired: Vec<_> =
-            map.blocklist.iter().filter(|(_, until)| **until <= turn.wall).map(|(a, _)| *a).collect();
-        if !expired.is_empty() {
-            self.osd.pending().old_blocklist.extend(expired);
+        let expired = |list: &BTreeMap<EntityAddr, WallTime>| -> Vec<EntityAddr> {
+            list.iter().filter(|(_, until)| **until <= turn.wall).map(|(addr, _)| *addr).collect()
+        };
+        let (lives, ranges) = (expired(&map.blocklist), expired(&map.range_blocklist));
+        if !lives.is_empty() || !ranges.is_empty() {
+            let pending = self.osd.pending();
+            pending.old_blocklist.extend(lives);
+            pending.old_range_blocklist.extend(ranges);
         }
     }
 

@@ -6,6 +6,7 @@
 //! leaves (see [`crate::core`]).
 
 mod args;
+mod blocklist;
 mod cluster;
 mod config;
 mod config_key;
@@ -168,7 +169,7 @@ impl Request<'_, '_> {
 }
 
 /// All families.
-fn tables() -> [&'static [Command]; 18] {
+fn tables() -> [&'static [Command]; 19] {
     [
         status::COMMANDS,
         cluster::COMMANDS,
@@ -178,6 +179,7 @@ fn tables() -> [&'static [Command]; 18] {
         osd_view::COMMANDS,
         osd_usage::COMMANDS,
         osd_state::COMMANDS,
+        blocklist::COMMANDS,
         osd_admin::COMMANDS,
         tree::COMMANDS,
         crush_view::COMMANDS,

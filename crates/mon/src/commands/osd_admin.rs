@@ -1,17 +1,12 @@
-//! Making, removing and excluding: OSD ids, ratios, the blocklist, explicit placements.
+//! Making, removing and excluding: OSD ids, ratios, explicit placements.
 
 use super::osd_state::lost_at;
 use super::{Command, Failure, Outcome, Reply, Request, fail};
-use crate::format::time;
 use crate::liveness::OSD_ID_MAX;
-use base::{Duration, Errno, Json, WallTime};
+use base::{Errno, Json};
 use wire::dump;
 use wire::maps::{OsdMap, OsdState, Release};
-use wire::types::{AddrType, EntityAddr, OsdId, PgId, Uuid};
-
-/// As `mon_osd_blocklist_default_expire`.
-const BLOCKLIST_SECONDS: f64 = 3600.0;
-const BLOCKLIST_MAX: usize = 100_000;
+use wire::types::{OsdId, PgId, Uuid};
 
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -85,30 +80,6 @@ pub const COMMANDS: &[Command] = &[
         access: "osd rw",
         help: "set how old OSDs may be",
         run: require_osd_release,
-    },
-    Command {
-        signature: "osd blocklist name=range,type=CephString,goodchars=[range],req=false name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
-        access: "osd rw",
-        help: "keep an address out, or let it in again",
-        run: blocklist,
-    },
-    Command {
-        signature: "osd blacklist name=blacklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
-        access: "osd rw",
-        help: "the older name of osd blocklist",
-        run: blocklist,
-    },
-    Command {
-        signature: "osd blocklist clear",
-        access: "osd rw",
-        help: "let all addresses in again",
-        run: blocklist_clear,
-    },
-    Command {
-        signature: "osd blacklist clear",
-        access: "osd rw",
-        help: "the older name of osd blocklist clear",
-        run: blocklist_clear,
     },
     Command {
         signature: "osd pg-temp name=pgid,type=CephPgid name=id,type=CephOsdName,req=false,n=N",
@@ -357,71 +328,6 @@ fn require_osd_release(r: &mut Request) -> Outcome {
     Ok(Reply::default())
 }
 
-// ---- blocklist ----
-
-/// `1.2.3.4`, `1.2.3.4:0/123`, `v2:…`, `[::1]:5/6`.
-fn parse_addr(text: &str) -> Option<EntityAddr> {
-    let bare = ["v1:", "v2:", "any:"].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text);
-    let (socket, nonce) = match bare.rsplit_once('/') {
-        Some((socket, nonce)) => (socket, nonce.parse().ok()?),
-        None => (bare, 0),
-    };
-    let socket = socket.parse().ok().or_else(|| {
-        socket.trim_matches(['[', ']']).parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0))
-    })?;
-    // Kept out whatever protocol it speaks.
-    Some(EntityAddr { kind: AddrType::Any, nonce, socket: Some(socket) })
-}
-
-fn blocklist(r: &mut Request) -> Outcome {
-    if r.args.has("range") {
-        return fail(Errno::EOPNOTSUPP, "osd blocklist range: not supported");
-    }
-    let op = match r.args.optional_string("blocklistop") {
-        Some(op) => op,
-        None => r.args.string("blacklistop")?,
-    };
-    let text = r.args.string("addr")?;
-    let Some(addr) = parse_addr(&text) else {
-        return fail(Errno::EINVAL, format!("unable to parse address {text}"));
-    };
-    let listed = r.core.osd.map().blocklist.contains_key(&addr);
-    match op.as_str() {
-        "add" => {
-            let seconds = r.args.optional_float("expire")?.filter(|s| *s > 0.0).unwrap_or(BLOCKLIST_SECONDS);
-            let until = r.turn.wall + Duration::from_secs_f64(seconds.min(1e9));
-            if !listed && r.core.osd.map().blocklist.len() >= BLOCKLIST_MAX {
-                return fail(Errno::ENOSPC, "the blocklist is full");
-            }
-            add_to_blocklist(r, addr, listed, until);
-            let seconds = dump::general(seconds);
-            Ok(Reply::status(format!("blocklisting {addr} until {} ({seconds} sec)", time::stamp(until))))
-        }
-        "rm" if listed => {
-            r.core.osd.pending().old_blocklist.push(addr);
-            Ok(Reply::status(format!("un-blocklisting {addr}")))
-        }
-        "rm" => Ok(Reply::status(format!("{addr} isn't blocklisted"))),
-        _ => fail(Errno::EINVAL, format!("unknown blocklist operation '{op}'")),
-    }
-}
-
-/// Holders of the map keep the first expiry they learn, so a listed address
-/// would need an epoch in which it is not listed to get another.
-fn add_to_blocklist(r: &mut Request, addr: EntityAddr, listed: bool, until: WallTime) {
-    if !listed {
-        r.core.osd.pending().new_blocklist.insert(addr, until);
-    }
-}
-
-fn blocklist_clear(r: &mut Request) -> Outcome {
-    let all: Vec<EntityAddr> = r.core.osd.map().blocklist.keys().copied().collect();
-    if !all.is_empty() {
-        r.core.osd.pending().old_blocklist = all;
-    }
-    Ok(Reply::status(" removed all blocklist entries"))
-}
-
 // ---- explicit placements ----
 
 fn existing_pg(r: &Request) -> Result<PgId, Failure> {
@@ -474,23 +380,4 @@ fn rm_pg_upmap_items(r: &mut Request) -> Outcome {
         r.core.osd.pending().old_pg_upmap_items.insert(pg);
     }
     Ok(Reply::status(format!("clear {pg} pg_upmap_items mapping")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_in_the_forms_that_clients_print() {
-        for (text, printed) in [
-            ("1.2.3.4:0/123", "1.2.3.4:0/123"),
-            ("1.2.3.4", "1.2.3.4:0/0"),
-            ("v2:1.2.3.4:5/6", "1.2.3.4:5/6"),
-            ("[::1]:5/6", "[::1]:5/6"),
-        ] {
-            assert_eq!(parse_addr(text).map(|a| a.to_string()).as_deref(), Some(printed));
-        }
-        assert_eq!(parse_addr("nonsense"), None);
-        assert_eq!(parse_addr("1.2.3.4:0/x"), None);
-    }
 }

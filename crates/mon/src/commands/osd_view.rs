@@ -3,7 +3,6 @@
 use super::cluster::{counts_json, osd_versions};
 use super::status::{osd_summary, osd_summary_text};
 use super::{Command, Failure, Outcome, Reply, Request, fail};
-use crate::format::time;
 use crate::serde_bridge::from_serde;
 use base::{Errno, Json};
 use crush::pg_to_up_acting;
@@ -83,18 +82,6 @@ pub const COMMANDS: &[Command] = &[
         access: "osd r",
         help: "show how old clients may be",
         run: min_compat_client,
-    },
-    Command {
-        signature: "osd blocklist ls",
-        access: "osd r",
-        help: "list addresses kept out",
-        run: blocklist_ls,
-    },
-    Command {
-        signature: "osd blacklist ls",
-        access: "osd r",
-        help: "the older name of osd blocklist ls",
-        run: blocklist_ls,
     },
     Command {
         signature: "osd erasure-code-profile ls",
@@ -348,18 +335,6 @@ fn lspools(r: &mut Request) -> Outcome {
 fn min_compat_client(r: &mut Request) -> Outcome {
     let release = r.core.osd.map().require_min_compat_client;
     Ok(Reply::text(format!("{release}\n")))
-}
-
-fn blocklist_ls(r: &mut Request) -> Outcome {
-    let map = r.core.osd.map();
-    let json = || {
-        Json::array(map.blocklist.iter().map(|(addr, until)| {
-            Json::object().with("addr", addr.to_string()).with("until", time::stamp(*until))
-        }))
-    };
-    let text =
-        || map.blocklist.iter().map(|(addr, until)| format!("{addr} {}\n", time::stamp(*until))).collect();
-    Ok(r.json_or(json, text).and_status(format!("listed {} entries", map.blocklist.len())))
 }
 
 fn profile_ls(r: &mut Request) -> Outcome {

@@ -193,7 +193,7 @@ impl Pg {
     }
 
     fn start<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, request: Box<Request>) {
-        if self.is_fenced(sh, &request) {
+        if self.is_fenced(sh, ctx, &request) {
             let object = request.object.clone();
             self.refuse_fenced(sh, request);
             return self.pump_object(sh, ctx, &object);
@@ -422,7 +422,7 @@ impl Pg {
         repairs: u64,
     ) {
         if let Some(request) = self.try_repair(sh, ctx, request, repairs) {
-            if self.is_fenced(sh, &request) {
+            if self.is_fenced(sh, ctx, &request) {
                 // While it waited, its client was put on the list.
                 self.unlock(&request);
                 let object = request.object.clone();

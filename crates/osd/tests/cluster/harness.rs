@@ -82,6 +82,8 @@ pub struct Client {
     pub frozen: bool,
     /// OSD, its life, PG.
     pub backoffs: BTreeSet<(usize, u64, PgId)>,
+    /// Of watches and notifications, oldest first.
+    pub told: Vec<MWatchNotify>,
 }
 
 pub struct World {
@@ -445,7 +447,7 @@ impl World {
                             name: EntityName::client(client as i64 + 100),
                             auth_id: "admin".into(),
                             global_id: GlobalId(client as u64 + 100),
-                            addr: EntityAddr::BLANK,
+                            addr: client_addr(client),
                             features: Features::PACIFIC,
                         };
                         self.with(osd, |o, ctx| o.on_client_open(ctx, session, peer));
@@ -456,6 +458,9 @@ impl World {
             Event::Reply { osd, life, client, message } => {
                 if self.life(osd) == Some(life) && message.kind == MOsdBackoff::KIND {
                     self.on_backoff(osd, life, client, message);
+                } else if self.life(osd) == Some(life) && message.kind == MWatchNotify::KIND {
+                    let told = incoming(message).decode(Features::PACIFIC).unwrap();
+                    self.clients[client].told.push(told);
                 } else if self.life(osd) == Some(life) {
                     self.on_reply(message);
                 }
@@ -825,6 +830,13 @@ impl World {
         self.retarget(client);
     }
 
+    /// The client's connections break; it dials again when it has something to say.
+    pub fn disconnect(&mut self, client: usize) {
+        for (osd, _) in std::mem::take(&mut self.clients[client].sessions) {
+            self.with(osd, |o, ctx| o.on_client_close(ctx, SessionId(client as u64)));
+        }
+    }
+
     fn on_backoff(&mut self, osd: usize, life: u64, client: usize, message: Outgoing) {
         let backoff: MOsdBackoff = incoming(message).decode(Features::PACIFIC).unwrap();
         let key = (osd, life, backoff.pg.pg);
@@ -943,6 +955,11 @@ impl World {
             }
         }
     }
+}
+
+pub fn client_addr(client: usize) -> EntityAddr {
+    let socket = format!("10.9.0.{}:0", client + 1).parse().unwrap();
+    EntityAddr { kind: AddrType::Any, nonce: client as u32 + 100, socket: Some(socket) }
 }
 
 pub fn incoming(out: Outgoing) -> Incoming {

@@ -6,6 +6,7 @@ mod full;
 mod harness;
 mod scenarios;
 mod torture;
+mod watch;
 
 use std::panic::AssertUnwindSafe;
 use torture::{Plan, torture};
