@@ -38,8 +38,11 @@ fn ack(told: &MWatchNotify) -> OsdOp {
     OsdOp::new(OpCode::NOTIFY_ACK, [0; 28], e.finish())
 }
 
-/// Replies and time-outs of a completion, as (client, cookie).
-fn completion(told: &MWatchNotify) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+/// Client and cookie.
+type Watchers = Vec<(u64, u64)>;
+
+/// Who answered, and who did not in time.
+fn completion(told: &MWatchNotify) -> (Watchers, Watchers) {
     assert_eq!(told.opcode, WatchOpcode::NotifyComplete);
     let mut d = Decoder::plain(told.data.clone());
     let replies = (0..d.u32().unwrap())
