@@ -8,12 +8,14 @@ With a peer, real Ceph answers the same commands in the same order.  With a
 golden file, its recorded answers stand in.  Exit status 1 if a reply differs
 that is not listed, with its reason, in expected_differences.txt.
 """
-import argparse, json, os, re, subprocess, sys, tempfile
+import argparse, json, os, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import commands
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Seconds after which a step is mentioned.
+SLOW = 10
 
 
 def run(command, conf, cwd, more_env):
@@ -35,7 +37,10 @@ def play(conf, suite, names):
                 sys.exit(f"setup failed on {conf}: {command}\n{reply['out']}{reply['err']}")
         for name in names:
             for mode, command in commands.parse(suite.TABLES[name]):
+                began = time.time()
                 replies.append({"mode": mode, "command": command, **run(command, conf, scratch, suite.ENV)})
+                if time.time() - began > SLOW:
+                    print(f"{time.time() - began:.0f} s: {command}", flush=True)
     return replies
 
 

@@ -52,7 +52,7 @@ class Run:
         thread.start()
         try:
             yield
-            assert thread.is_alive(), "it was over before the OSD came back"
+            assert not thread.is_alive(), "it was over before the OSD came back"
         finally:
             thread.join()
         wait_clean(self.conf, 60)

@@ -12,7 +12,7 @@ pub fn run() -> Result<()> {
     for program in ["rados", "ceph"] {
         if !installed(program) {
             println!(
-                "clients: SKIPPED: {program} is not installed (Debian: ceph-common, python3-rados, fio)"
+                "clients: SKIPPED: {program} is not installed (Debian: see .ci/run)"
             );
             return Ok(());
         }
