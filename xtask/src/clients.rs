@@ -11,9 +11,7 @@ const PYTHON: &str = "/usr/bin/python3";
 pub fn run() -> Result<()> {
     for program in ["rados", "ceph"] {
         if !installed(program) {
-            println!(
-                "clients: SKIPPED: {program} is not installed (Debian: see .ci/run)"
-            );
+            println!("clients: SKIPPED: {program} is not installed (Debian: see .ci/run)");
             return Ok(());
         }
     }
