@@ -17,7 +17,7 @@ use super::ops::{Answer, reply};
 use super::request::{Request, Work};
 use crate::action::Ctx;
 use crate::exec::watch::WatchEffects;
-use crate::exec::{Effect, Outcome};
+use crate::exec::{Effect, Outcome, limits};
 use crate::peer::{self, PgHeader};
 use crate::shared::{Commit, Shared};
 use crate::space;
@@ -364,9 +364,37 @@ impl Pg {
 }
 
 /// What a duplicate must be told besides the result: most writes nothing.
+///
+/// A write that failed may have answered at length, after reading: that is not kept, for
+/// the log would hold it on every OSD.
 fn recorded_returns(ops: &[OpResult]) -> Vec<(i32, Bytes)> {
     if ops.iter().all(|op| op.rval == 0 && op.outdata.is_empty()) {
         return Vec::new();
     }
-    ops.iter().map(|op| (op.rval, op.outdata.clone())).collect()
+    let kept = |out: &Bytes| match out.len() {
+        // A copy, so that no larger buffer stays with the log.
+        0..=limits::WRITE_REPLY_LEN_MAX => Bytes::copy_from_slice(out),
+        _ => Bytes::new(),
+    };
+    ops.iter().map(|op| (op.rval, kept(&op.outdata))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::messages::OsdOp;
+    use wire::messages::osd_op::OpCode;
+
+    #[test]
+    fn the_log_keeps_codes_and_short_answers() {
+        let answered = |rval, len| OpResult {
+            op: OsdOp::new(OpCode::CALL, [0; 28], Bytes::new()),
+            rval,
+            outdata: vec![7; len].into(),
+        };
+        assert_eq!(recorded_returns(&[answered(0, 0), answered(0, 0)]), []);
+        let kept = recorded_returns(&[answered(0, 65), answered(42, 64), answered(-22, 1 << 20)]);
+        let lengths: Vec<_> = kept.iter().map(|(rval, out)| (*rval, out.len())).collect();
+        assert_eq!(lengths, [(0, 0), (42, 64), (-22, 0)]);
+    }
 }
