@@ -9,6 +9,7 @@ use crate::checkers::replicas::{self, PgContent};
 use crate::disk::SimDisk;
 use crate::history::History;
 use crate::offline;
+use crate::snapshots::{SNAP_PGS, SnapshotClient};
 use crate::workload::{ModelWorkload, SharedHistory, WorkloadPlan};
 use crate::world::{NodeId, World};
 use base::{Duration, Random, Time, WallTime};
@@ -53,6 +54,8 @@ pub struct ClusterPlan {
     pub workload: WorkloadPlan,
     /// Of a hundred pieces of metadata that an OSD asks its store for, so many must be loaded first.
     pub pending_percent: u64,
+    /// Seed and steps of a client that takes snapshots in a pool of its own.
+    pub snapshots: Option<(u64, usize)>,
     pub sabotage: Sabotage,
 }
 
@@ -92,8 +95,14 @@ impl ClusterPlan {
                 think_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX) / operations as u64,
             },
             pending_percent: 0,
+            snapshots: None,
             sabotage: Sabotage::default(),
         }
+    }
+
+    /// In all pools.
+    pub fn pgs(&self) -> u32 {
+        self.pg_num + if self.snapshots.is_some() { SNAP_PGS } else { 0 }
     }
 
     fn store_options(&self) -> Options {
@@ -243,6 +252,12 @@ impl SimCluster {
         for i in 0..self.clients.len() {
             let random = self.world.random().fork();
             let workload = ModelWorkload::new(i, self.plan.workload.clone(), self.history.clone(), random);
+            let mut workload = workload;
+            if let Some((seed, steps)) = self.plan.snapshots.filter(|_| i == 0) {
+                let pause_us =
+                    self.plan.workload.think_us * self.plan.workload.operations as u64 / steps as u64;
+                workload.snapshots = Some(SnapshotClient::new(Random::from_seed(seed), steps, pause_us));
+            }
             let node = self.client_node(&format!("client-{i}"), &format!("client-{i}"), workload);
             self.world.start(self.clients[i], SimNode::Client(Box::new(node)), &[]);
         }

@@ -12,5 +12,6 @@ pub mod faults;
 pub mod history;
 pub mod offline;
 pub mod run;
+pub mod snapshots;
 pub mod workload;
 pub mod world;

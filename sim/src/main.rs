@@ -41,6 +41,7 @@ enum Bug {
     SkipDupCheck,
     IgnoreIntervalCheck,
     IgnoreLease,
+    TrimTooMuch,
 }
 
 impl Bug {
@@ -51,6 +52,7 @@ impl Bug {
             Bug::SkipDupCheck => &mut sabotage.skip_dup_check,
             Bug::IgnoreIntervalCheck => &mut sabotage.ignore_interval_check,
             Bug::IgnoreLease => &mut sabotage.ignore_lease,
+            Bug::TrimTooMuch => &mut sabotage.trim_too_much,
         } = true;
         sabotage
     }

@@ -8,6 +8,7 @@
 use crate::checkers;
 use crate::cluster::{ClusterPlan, Coverage, POOL, SimCluster};
 use crate::faults::{Fault, FaultPlan};
+use crate::snapshots::{SNAP_PGS, SNAP_POOL};
 use crate::world::NodeId;
 use base::{Duration, Random, Time};
 use osd::Sabotage;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use tracing::info;
-use wire::types::{OsdId, PgId, PoolId};
+use wire::types::{OsdId, PgId, PoolId, SnapId};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
@@ -119,6 +120,9 @@ impl Run {
         // Drawn apart: older seeds keep what they were.
         let mut hardships = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0002).fork();
         plan.pending_percent = [0, 0, 10, 50][hardships.below(4) as usize];
+        // As well: one run in two takes snapshots.
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0003).fork();
+        plan.snapshots = apart.chance(1, 2).then(|| (apart.next_u64(), 30 + apart.below(60) as usize));
         let faults = FaultPlan::draw(&mut random, plan.osds);
         info!(?plan, "cluster");
         info!(?faults, ?duration, "faults");
@@ -137,7 +141,10 @@ impl Run {
 
     fn live(&mut self) -> Result<(), String> {
         self.cluster.start_everything();
-        self.cluster.ask(create_pool(self.cluster.plan.pg_num));
+        self.cluster.ask(create_pool(POOL, self.cluster.plan.pg_num));
+        if self.cluster.plan.snapshots.is_some() {
+            self.cluster.ask(create_pool(SNAP_POOL, SNAP_PGS));
+        }
         if self.random.chance(1, 2) {
             self.wait_clean("a new cluster")?;
         }
@@ -156,6 +163,9 @@ impl Run {
         self.cluster.each_workload(|_, workload| workload.read_everything());
         self.wait("final reads", "all answered", |cluster| cluster.clients_done())?;
         self.violations.extend(checkers::failed_reads(&self.cluster.history.borrow(), before));
+        if let Some(snapshots) = &self.cluster.client(0).workload().snapshots {
+            self.violations.extend(snapshots.violations.iter().cloned());
+        }
         self.wait_clean("the cluster after the final reads")?;
         self.compare_replicas();
         Ok(())
@@ -206,7 +216,7 @@ impl Run {
         let mut clean_since = None;
         loop {
             let summary = self.ask_pgs()?;
-            let clean = self.all_up() && summary.is_clean(self.cluster.plan.pg_num);
+            let clean = self.all_up() && summary.is_clean(self.cluster.plan.pgs());
             match clean_since {
                 Some(since) if clean && self.now().since(since) >= SETTLE => break,
                 None if clean => clean_since = Some(self.now()),
@@ -384,9 +394,18 @@ impl Run {
 
     fn compare_replicas(&mut self) {
         let plan = self.cluster.plan.clone();
-        let pool = self.cluster.operator().client().pool_id(POOL).unwrap_or(PoolId(0));
-        let pgs = (0..plan.pg_num).map(|seed| PgId { pool, seed });
+        let client = self.cluster.operator().client();
+        let pool = |name| client.pool_id(name).unwrap_or(PoolId(0));
+        let snap_pool = pool(SNAP_POOL);
+        let snap_pgs = plan.pgs() - plan.pg_num;
+        let pools = [(pool(POOL), plan.pg_num), (snap_pool, snap_pgs)];
+        let pgs =
+            pools.into_iter().flat_map(|(pool, pg_num)| (0..pg_num).map(move |seed| PgId { pool, seed }));
+        let pgs: Vec<PgId> = pgs.collect();
+        let snapshots = self.cluster.client(0).workload().snapshots.as_ref();
+        let alive: Vec<SnapId> = snapshots.map_or(Vec::new(), |snapshots| snapshots.alive().collect());
         let acting: Vec<(PgId, Vec<OsdId>)> = pgs
+            .into_iter()
             .map(|pg| {
                 let target = self.cluster.target(pg);
                 (pg, target.map_or(Vec::new(), |t| t.up_acting.acting.osds().collect()))
@@ -409,13 +428,16 @@ impl Run {
             let copies: Vec<_> =
                 acting.iter().map(|osd| (*osd, stores.get(osd).and_then(|s| s.get(&pg)))).collect();
             self.violations.extend(checkers::replicas::compare(pg, &copies));
+            if pg.pool == snap_pool {
+                self.violations.extend(checkers::replicas::leftover_clones(pg, &copies, &alive));
+            }
         }
     }
 }
 
-fn create_pool(pg_num: u32) -> String {
+fn create_pool(name: &str, pg_num: u32) -> String {
     format!(
-        r#"{{"prefix":"osd pool create","pool":"{POOL}","pg_num":{pg_num},"pgp_num":{pg_num},"autoscale_mode":"off"}}"#
+        r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"pgp_num":{pg_num},"autoscale_mode":"off"}}"#
     )
 }
 

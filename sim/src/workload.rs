@@ -1,6 +1,7 @@
 //! A client that works on a few shared objects and writes down what happened.
 
 use crate::history::{Call, History, Outcome};
+use crate::snapshots::SnapshotClient;
 use base::{Duration, Errno, Random, Time};
 use bytes::Bytes;
 use client::{Completion, ObjectRequest, RequestId, ops};
@@ -42,6 +43,8 @@ pub struct ModelWorkload {
     next_at: Time,
     /// Reads each object once, as the last thing.
     final_reads: Option<Vec<String>>,
+    /// One client of a cluster works with snapshots, too.
+    pub snapshots: Option<SnapshotClient>,
 }
 
 impl ModelWorkload {
@@ -57,11 +60,14 @@ impl ModelWorkload {
             submitted: 0,
             next_at: Time::ZERO,
             final_reads: None,
+            snapshots: None,
         }
     }
 
     pub fn is_done(&self) -> bool {
-        self.submitted >= self.plan.operations && self.pending.is_empty()
+        self.submitted >= self.plan.operations
+            && self.pending.is_empty()
+            && self.snapshots.as_ref().is_none_or(SnapshotClient::is_done)
     }
 
     pub fn pending(&self) -> usize {
@@ -74,6 +80,9 @@ impl ModelWorkload {
         let appends = (0..self.plan.append_objects).map(append_name);
         self.final_reads = Some(appends.chain((0..self.plan.register_objects).map(register_name)).collect());
         self.next_at = Time::ZERO;
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.read_everything();
+        }
     }
 
     fn submit(&mut self, host: &mut ClientHost<'_>, pool: PoolId, object: String, call: Call) {
@@ -205,6 +214,9 @@ fn parse_value(ops: &[OpResult]) -> Outcome {
 
 impl Workload for ModelWorkload {
     fn on_batch_end(&mut self, host: &mut ClientHost<'_>) {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.on_batch_end(host);
+        }
         let Some(pool) = host.client.pool_id(&self.plan.pool) else {
             self.next_at = host.env.now() + Duration::from_millis(10);
             return;
@@ -226,6 +238,9 @@ impl Workload for ModelWorkload {
     }
 
     fn on_completion(&mut self, _: &mut ClientHost<'_>, id: RequestId, completion: Completion) {
+        if self.snapshots.as_mut().is_some_and(|snapshots| snapshots.on_completion(id, &completion)) {
+            return;
+        }
         let Some(operation) = self.pending.remove(&id) else { return };
         let Completion::Object { result, ops, .. } = completion else { return };
         let mut history = self.history.borrow_mut();
@@ -235,6 +250,7 @@ impl Workload for ModelWorkload {
 
     fn next_wake(&self) -> Time {
         let idle = self.submitted >= self.plan.operations && self.final_reads.is_none();
-        if idle || self.pending.len() >= self.plan.depth { Time::MAX } else { self.next_at }
+        let own = if idle || self.pending.len() >= self.plan.depth { Time::MAX } else { self.next_at };
+        self.snapshots.as_ref().map_or(own, |snapshots| own.min(snapshots.next_wake()))
     }
 }

@@ -79,3 +79,9 @@ fn executing_a_resent_request_again_is_found() {
     let sabotage = Sabotage { skip_dup_check: true, ..Sabotage::default() };
     assert_found(sabotage, 100, &["appended twice", "not linearizable"]);
 }
+
+#[test]
+fn trimming_a_clone_that_a_snapshot_needs_is_found() {
+    let sabotage = Sabotage { trim_too_much: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["instead of token"]);
+}

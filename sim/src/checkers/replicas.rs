@@ -7,7 +7,7 @@ use base::crc32c;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{CollId, ObjectId, ObjectStore, Options, StoreError};
-use wire::types::{HObject, OsdId, PgId};
+use wire::types::{HObject, OsdId, PgId, SnapId};
 
 /// Everything about one object that replicas must agree on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -88,6 +88,24 @@ pub fn compare(pg: PgId, copies: &[(OsdId, Option<&PgContent>)]) -> Vec<String> 
             let told: Vec<String> =
                 versions.iter().map(|(object, osds)| format!("osd {osds:?}: {}", brief(*object))).collect();
             violations.push(format!("{pg}: replicas of {} differ: {}", name.name, told.join("; ")));
+        }
+    }
+    violations
+}
+
+/// A clean PG has no clone of which every snapshot has been removed.
+pub fn leftover_clones(pg: PgId, copies: &[(OsdId, Option<&PgContent>)], alive: &[SnapId]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (osd, content) in copies {
+        for (object, content) in content.iter().flat_map(|content| content.iter()) {
+            if object.snap == SnapId::HEAD || content.is_damaged {
+                continue;
+            }
+            let record = content.xattrs.get(osd::exec::SNAPS_ATTR).cloned().unwrap_or_default();
+            let snaps = osd::exec::decode_snaps(record).unwrap_or_default();
+            if !snaps.iter().any(|snap| alive.contains(snap)) {
+                violations.push(format!("{pg}: {osd} keeps {object}, of snapshots {snaps:?} that are gone"));
+            }
         }
     }
     violations
