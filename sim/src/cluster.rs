@@ -106,7 +106,7 @@ impl ClusterPlan {
     }
 
     fn store_options(&self) -> Options {
-        let mut options = Options { log_len: self.log_len, ..Options::default() };
+        let mut options = Options { log_len: self.log_len, read_cache: 256 << 10, ..Options::default() };
         if self.log_len.is_some() {
             options.dirty_len_max = 256 << 10;
         }

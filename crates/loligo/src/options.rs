@@ -211,6 +211,9 @@ pub struct OsdOptions {
     /// Memory for the store, about; what its index needs beyond that is read when needed.
     #[arg(long, default_value = "256M", value_parser = parse_memory)]
     pub memory: usize,
+    /// Memory for object data that may be read again; part of --memory, at most a quarter of it.
+    #[arg(long, default_value = "48M", value_parser = parse_cache)]
+    pub read_cache: usize,
     #[command(flatten)]
     pub daemon: DaemonOptions,
 }
@@ -234,6 +237,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Less than 16 MiB would be spent on reading the same pages over and over.
+fn parse_cache(text: &str) -> Result<usize, String> {
+    usize::try_from(parse_size(text)?).map_err(|_| format!("{text}: too much"))
+}
+
 fn parse_memory(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
         Ok(len) if len >= 16 << 20 => Ok(len),

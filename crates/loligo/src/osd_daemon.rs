@@ -41,7 +41,11 @@ pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     for (what, found) in device_lines(disk.facts(), None) {
         info!("device: {what}: {found}");
     }
-    let how = store::Options { memory_limit: options.memory, ..store_options(disk.facts()) };
+    let how = store::Options {
+        memory_limit: options.memory,
+        read_cache: options.read_cache,
+        ..store_options(disk.facts())
+    };
     let store = Engine::open(info, Some((fsid, osd)), how);
     let clients = listen(options)?;
     let cluster = listen(options)?;

@@ -175,6 +175,9 @@ pub struct StoreStats {
     pub metadata_reads: u64,
     /// Bytes of the index in memory.
     pub metadata_memory: u64,
+    /// Blocks of object data that were read from memory, and bytes kept for that.
+    pub cache_hits: u64,
+    pub cache_memory: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use crate::blocks::Mapping;
 use crate::check;
 use crate::core::{Await, BLOCK, Core, FreedInto};
 use crate::dirty::{Image, Patch, Version, lay_over};
-use crate::gather::Gather;
+use crate::gather::{Gather, Gathered};
 use crate::index::Index;
 use crate::io::Purpose;
 use crate::kinds::{Nid, Onode};
@@ -343,8 +343,8 @@ impl Core {
             crcs.clear();
             gather.push(run, data, at..end, &mut crcs);
             self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
-            for (run, pieces) in gather.take() {
-                self.send_direct(run, pieces);
+            for Gathered { run, pieces, .. } in gather.take() {
+                self.send_direct(run, pieces, Vec::new());
             }
             block += run.count;
             at = end;
@@ -463,6 +463,9 @@ impl Core {
     fn base_of(&self, mapping: Mapping, target: u32) -> Base {
         let Some(dirty) = self.dirty.get(mapping.device) else {
             if let Some(content) = self.flying(mapping.device) {
+                return Base::Known { content, poisoned: false };
+            }
+            if let Some(content) = self.cache.get(mapping.device, mapping.crc) {
                 return Base::Known { content, poisoned: false };
             }
             let Mapping { device: source, crc: source_crc } = mapping;

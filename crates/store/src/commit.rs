@@ -22,7 +22,7 @@ use crate::api::{StoreEvent, TxnId};
 use crate::batch::Batch;
 use crate::core::{Core, Flying};
 use crate::engine::EngineError;
-use crate::gather::Pieces;
+use crate::gather::{Gathered, Pieces};
 use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
 use bytes::Bytes;
@@ -87,18 +87,19 @@ impl Core {
         if self.gather.is_empty() {
             return;
         }
-        for (run, pieces) in self.gather.take() {
-            self.send_direct(run, pieces);
+        for Gathered { run, pieces, crcs } in self.gather.take() {
+            self.send_direct(run, pieces, crcs);
         }
     }
 
-    /// Data that the open batch's record will refer to.
-    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces) {
+    /// Data that the open batch's record will refer to; with the checksums of
+    /// blocks that may well be read soon.
+    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces, crcs: Vec<u32>) {
         let batch = self.open_batch();
         batch.direct_writes += 1;
         let purpose = Purpose::Direct { sequence: batch.sequence, run };
         self.io.write(u64::from(run.start) * BLOCK_LEN, data.0.clone(), purpose);
-        self.flying.insert(run.start, Flying { count: run.count, data });
+        self.flying.insert(run.start, Flying { count: run.count, data, crcs });
     }
 
     /// Hands sealed batches to the device, in order.
@@ -158,7 +159,13 @@ impl Core {
         if let Err(error) = result {
             return self.fail(EngineError::data_write(run, error));
         }
-        self.flying.remove(&run.start);
+        if let Some(flying) = self.flying.remove(&run.start) {
+            for (at, crc) in (0..).zip(flying.crcs) {
+                if let Some(content) = flying.data.block(at) {
+                    self.cache.put(run.start + at, crc, &content);
+                }
+            }
+        }
         match self.batch_mut(sequence) {
             Some(batch) => batch.direct_writes -= 1,
             None => self.one_write_less(sequence),

@@ -21,6 +21,7 @@ use crate::log::Region;
 use crate::ops::OpWriter;
 use crate::pager::Pager;
 use crate::pins::Pins;
+use crate::read_cache::ReadCache;
 use crate::reads::{ReadOp, WaitingRead};
 use crate::reclaim::Reclaim;
 use crate::stalled::Stalled;
@@ -36,6 +37,8 @@ pub(crate) const BLOCK: usize = BLOCK_LEN as usize;
 pub(crate) struct Flying {
     pub(crate) count: u32,
     pub(crate) data: Pieces,
+    /// Of its blocks, when they are to be kept for reads.
+    pub(crate) crcs: Vec<u32>,
 }
 
 /// A block whose old content is being read, because part of it was overwritten.
@@ -66,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) gather: Gather,
     /// Memory for the checksums of one write.
     pub(crate) crcs: Vec<u32>,
+    pub(crate) cache: ReadCache,
     pub(crate) pins: Pins,
     pub(crate) awaits: BTreeMap<u32, Await>,
     /// Free once nothing pins them; their release is durable.
@@ -179,6 +183,7 @@ impl Core {
     }
 
     fn give_back(&mut self, run: Run) {
+        self.cache.forget(run);
         self.alloc.release(run);
         self.trim.on_freed(run);
     }

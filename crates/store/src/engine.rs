@@ -47,6 +47,9 @@ pub struct Options {
     /// Bytes that the store takes in memory, about: most of it for the index, whose
     /// pages leave memory when there are more.
     pub memory_limit: usize,
+    /// Bytes of object data kept in memory for reads; counted in `memory_limit`, of
+    /// which it takes a quarter at most. 0: none.
+    pub read_cache: usize,
     /// Tell the device about free space, in cells of `discard_blocks_min` blocks,
     /// after so many commits in a row that had nothing to do; 0: at once.
     pub discard: bool,
@@ -68,6 +71,7 @@ impl Default for Options {
             pipeline_depth: 2,
             checkpoint_copies: 2,
             memory_limit: 256 << 20,
+            read_cache: 48 << 20,
             discard: false,
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
@@ -81,6 +85,10 @@ impl Options {
     /// what the index needs to find its pages.
     pub(crate) fn index_limit(&self) -> usize {
         self.memory_limit / 8 * 5
+    }
+
+    pub(crate) fn read_cache_limit(&self) -> usize {
+        self.read_cache.min(self.memory_limit / 4)
     }
 }
 
@@ -573,6 +581,8 @@ impl ObjectStore for Engine {
             checksum_errors: core.checksum_errors,
             metadata_reads: core.pager.reads,
             metadata_memory: core.index.memory() as u64,
+            cache_hits: core.cache.hits,
+            cache_memory: core.cache.memory(),
         }
     }
 }

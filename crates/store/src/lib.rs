@@ -33,6 +33,7 @@ mod pager;
 mod pending;
 mod pins;
 mod place;
+mod read_cache;
 mod reads;
 mod reclaim;
 mod recovery;

@@ -12,6 +12,7 @@ use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
 use crate::needs;
 use crate::pins::PINNED_MAX;
+use crate::read_cache;
 use base::crc32c;
 use bytes::{Bytes, BytesMut};
 use env::{DiskError, DiskResult};
@@ -129,8 +130,9 @@ impl Core {
         let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
+        let cached = last - first <= u64::from(read_cache::BLOCKS_MAX);
         for (block, mapping) in self.index.mappings(nid, first, last) {
-            match self.find(mapping.device, mapping.crc) {
+            match self.find(mapping.device, mapping.crc, cached) {
                 Place::Memory(content) => from_memory.push((block, content)),
                 Place::Bad => op.error = Some(op.checksum_error(block, mapping.device)),
                 Place::Waits { target, overlay } => {
@@ -184,12 +186,16 @@ impl Core {
         Ok(fetch)
     }
 
-    fn find(&self, device: u32, crc: u32) -> Place {
+    fn find(&mut self, device: u32, crc: u32, cached: bool) -> Place {
         let Some(dirty) = self.dirty.get(device) else {
-            return match self.flying(device) {
-                Some(content) => Place::Memory(content),
-                None => Place::Device { device, crc },
+            if let Some(content) = self.flying(device) {
+                return Place::Memory(content);
+            }
+            let Some(content) = cached.then(|| self.cache.get(device, crc)).flatten() else {
+                return Place::Device { device, crc };
             };
+            self.cache.hits += 1;
+            return Place::Memory(content);
         };
         let version = &dirty.newest;
         match &version.image {
@@ -228,6 +234,9 @@ impl Core {
                 self.checksum_errors += 1;
                 op.error.get_or_insert(op.checksum_error(part.block + i, device + i));
                 break;
+            }
+            if part.run.count <= read_cache::BLOCKS_MAX {
+                self.cache.put(device + i as u32, *crc, &data.slice(i * BLOCK..(i + 1) * BLOCK));
             }
         }
         match &mut op.target {

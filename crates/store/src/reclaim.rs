@@ -482,6 +482,7 @@ impl Core {
         if let Err(error) = result {
             return self.fail(EngineError::data_write(run, error));
         }
+        self.cache.forget(run);
         for (device, sequence) in (run.start..run.end()).zip(sequences) {
             self.dirty.written(device, *sequence);
         }

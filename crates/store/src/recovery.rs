@@ -33,6 +33,7 @@ use crate::ops::{self, Nonsense, OpWriter};
 use crate::pager::{self, PRELOADS_MAX, Pager};
 use crate::pins::Pins;
 use crate::place::Place;
+use crate::read_cache::ReadCache;
 use crate::reclaim::Reclaim;
 use crate::stalled::Stalled;
 use crate::superblock::{self, COPIES_MAX, Checkpoint, Identity, LOG_LEN_MIN, Superblock, Unusable};
@@ -907,6 +908,7 @@ impl Opening {
             flying: BTreeMap::new(),
             gather: Gather::new(buffers.clone()),
             crcs: Vec::new(),
+            cache: ReadCache::new(self.options.read_cache_limit()),
             pins: Pins::default(),
             awaits: BTreeMap::new(),
             releasing: Vec::new(),

@@ -225,7 +225,15 @@ const DRAW: Effort =
     Effort { writes: 2, tears: Tears::None, drawn: 3, aftermath_of: 12, data_len: 300 << 10 };
 
 const LONG: [Long; 7] = [
-    Long { name: "mixed", options, mix: MIX, transactions: 400, fills: false, runs: 12, effort: DRAW },
+    Long {
+        name: "mixed",
+        options: || cached(options()),
+        mix: MIX,
+        transactions: 400,
+        fills: false,
+        runs: 12,
+        effort: DRAW,
+    },
     Long {
         name: "paged",
         options: || tiny_memory(options()),

@@ -245,7 +245,7 @@ impl Drop for OnPanic {
 const SMALL: Mix = Mix { objects: 400, object_len: 16 << 10, large_percent: 0, ops_max: 3 };
 
 fn usual() -> Run {
-    Run { options: options(), mix: MIX, transactions: 10_000, fills: false }
+    Run { options: cached(options()), mix: MIX, transactions: 10_000, fills: false }
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn answers_as_the_model_does_1() {
 
 #[test]
 fn answers_as_the_model_does_with_little_memory_0() {
-    runs("little memory", 2000..2009, 190_000, &Run { options: tiny_memory(options()), ..usual() });
+    runs("little memory", 2000..2009, 190_000, &Run { options: tiny_memory(cached(options())), ..usual() });
 }
 
 #[test]
@@ -277,7 +277,8 @@ fn answers_as_the_model_does_with_one_record_and_one_copy() {
 
 #[test]
 fn answers_as_the_model_does_when_discarding() {
-    let options = Options { discard: true, discard_blocks_min: 1, discard_quiet_commits: 0, ..options() };
+    let options =
+        Options { discard: true, discard_blocks_min: 1, discard_quiet_commits: 0, ..cached(options()) };
     runs("discarding", 5000..5005, 100_000, &Run { options: options.clone(), ..usual() });
     let options = Options { lay_ahead: true, ..options };
     runs("discarding and laying", 5100..5105, 100_000, &Run { options, ..usual() });
@@ -285,7 +286,7 @@ fn answers_as_the_model_does_when_discarding() {
 
 #[test]
 fn answers_as_the_model_does_writing_directly() {
-    let options = Options { direct_len_min: 4096, pipeline_depth: 4, ..options() };
+    let options = Options { direct_len_min: 4096, pipeline_depth: 4, ..cached(options()) };
     runs("direct writes", 6000..6005, 100_000, &Run { options, ..usual() });
 }
 

@@ -27,8 +27,14 @@ pub fn identity() -> Identity {
 }
 
 /// Small enough that checkpoints and writeback run all the time.
+/// Without a read cache: most tests want to see what the device holds.
 pub fn options() -> Options {
-    Options { log_len: Some(1 << 20), dirty_len_max: 64 << 10, ..Options::default() }
+    Options { log_len: Some(1 << 20), dirty_len_max: 64 << 10, read_cache: 0, ..Options::default() }
+}
+
+/// With one that does not hold everything.
+pub fn cached(options: Options) -> Options {
+    Options { read_cache: 128 << 10, ..options }
 }
 
 /// So little that the index does not fit.

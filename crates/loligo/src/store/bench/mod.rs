@@ -104,6 +104,8 @@ fn engine_options(options: &StoreBenchOptions, facts: &DiskFacts) -> Options {
     let used = store_options(facts);
     Options {
         overwrite: options.overwrite,
+        // What is measured is the way to the device and back.
+        read_cache: 0,
         discard: used.discard && options.discard == Discard::Auto,
         ..used
     }
