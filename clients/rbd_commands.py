@@ -285,7 +285,7 @@ exact  rbd feature disable m deep-flatten && rbd feature enable m deep-flatten
 exact  rbd feature disable m layering
 exact  ./at m 4096 4k && ./sum m
 exact  rbd snap create m@s --no-progress && rbd object-map rebuild m@s --no-progress && rbd object-map check m@s --no-progress
-exact  rbd snap purge m --no-progress; sleep 3 | rbd watch m > /dev/null & until rbd status m | grep -q watcher; do sleep 0.1; done; rbd status m | sed 's/client.[0-9]* cookie=.*/client/'; rbd rm m --no-progress; wait
+exact  rbd snap purge m --no-progress; sleep 8 | rbd watch m > /dev/null & until rbd status m | grep -q watcher; do sleep 0.1; done; rbd status m | sed 's/client.[0-9]* cookie=.*/client/'; rbd rm m --no-progress; wait
 exact  rbd rm m --no-progress
 """
 
