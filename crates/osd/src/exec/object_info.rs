@@ -49,7 +49,7 @@ pub struct ObjectInfo {
     pub snap_seq: u64,
     /// Who watches it. Belongs to the object's place, not to its content: no copy has them.
     pub watchers: Watchers,
-    /// A head with clones: see [`super::snapshots`].
+    /// A head with clones: see `exec/snapshots.rs`.
     pub has_clones: bool,
     /// The head is deleted, and stays only to remember its clones.
     pub is_whiteout: bool,
