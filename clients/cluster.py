@@ -22,6 +22,23 @@ def kill(directory, *daemons):
         os.kill(pid, signal.SIGKILL)
 
 
+def freeze(pid):
+    """Stops a process; returns when its last thread stands still, which is some time after the signal was sent."""
+    os.kill(pid, signal.SIGSTOP)
+    began = time.time()
+    while any(state(pid, thread) != "T" for thread in os.listdir(f"/proc/{pid}/task")):
+        assert time.time() - began < 10, f"process {pid} does not stop"
+        time.sleep(0.001)
+
+
+def state(pid, thread):
+    """A thread's state as one letter; "T" for one that has ended meanwhile."""
+    try:
+        return open(f"/proc/{pid}/task/{thread}/stat").read().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "T"
+
+
 def up(loligo, directory):
     done = subprocess.run([loligo, "up", directory], capture_output=True, text=True)
     if done.returncode:

@@ -11,7 +11,7 @@ import rados, rbd
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, run
-from cluster import sh
+from cluster import freeze, sh
 
 POOL = "fencing"
 BLOCK = 4096
@@ -272,7 +272,7 @@ def late_writes(t):
         a.call("acquire")
         a.call("fill", "a", 60)
         time.sleep(0.5 + number / 3)
-        a.process.send_signal(signal.SIGSTOP)
+        freeze(a.process.pid)
         b.call("break", b.call("owners")[0])
         b.call("acquire")
         b.call("fill", "b", 60)

@@ -9,7 +9,7 @@ import rados
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, fails, run
-from cluster import kill, sh, up
+from cluster import freeze, kill, sh, up
 
 POOL = "watched"
 OPT = None
@@ -51,7 +51,10 @@ class Client:
             assert got["event"] != event, got
 
     def signal(self, number):
-        self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            freeze(self.process.pid)
+        else:
+            self.process.send_signal(number)
 
     def __enter__(self):
         return self
