@@ -71,7 +71,7 @@ impl Default for Options {
             pipeline_depth: 2,
             checkpoint_copies: 2,
             memory_limit: 256 << 20,
-            read_cache: 48 << 20,
+            read_cache: 24 << 20,
             discard: false,
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
