@@ -314,7 +314,7 @@ exact  rbd info g1
 exact  rbd rm g1 --no-progress
 exact  rbd group snap create rbd/g@s && rbd group snap ls rbd/g
 exact  rbd group snap create rbd/g@s
-exact  rbd snap ls g1 && rbd snap ls g1 --all | sed 's/\\.group\\.[0-9a-f_]*/group/; s/  */ /g'
+exact  rbd snap ls g1 && rbd snap ls g1 --all | sed 's/\\.group\\.[0-9a-f_]*/group/; s/  */ /g; s/ [0-9]* group/ ID group/'
 exact  ./at g1 0 100k && ./at g2 0 100k && rbd group snap rollback rbd/g@s --no-progress && ./sum g1 && ./sum g2
 exact  rbd group snap rename rbd/g@s t && rbd group snap ls rbd/g --format json
 exact  rbd group snap rm rbd/g@t && rbd group snap ls rbd/g && rbd snap ls g1 --all
