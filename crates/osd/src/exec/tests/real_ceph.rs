@@ -101,7 +101,7 @@ pub(super) fn recorded(recording: &'static str) -> Vec<(&'static str, Vec<Step>)
 }
 
 /// The source of copies, with a user version that later writes elsewhere exceed.
-pub(super) fn prepare(bench: &mut Bench) -> i64 {
+fn prepare(bench: &mut Bench) -> i64 {
     let mut source = request(vec![write_full(b"source data"), set_xattr("s", "t"), omap_set(&[("k", "v")])]);
     source.object = "source".into();
     source.mtime = WallTime { sec: 50, nsec: 1 };
@@ -117,14 +117,25 @@ pub(super) fn prepare(bench: &mut Bench) -> i64 {
 fn every_answer_is_that_of_real_ceph() {
     let cases = recorded(RECORDED);
     assert!(cases.len() > 70, "{} cases", cases.len());
+    replay(cases, &DIFFERENCES, |_, _| {});
+}
+
+/// Plays the recorded requests, each after `before` has set the scene for it: the
+/// steps that differ are those listed, no more and no fewer.
+pub(super) fn replay(
+    cases: Vec<(&str, Vec<Step>)>,
+    differences: &[(&str, usize, &str)],
+    before: impl Fn(&mut Bench, &Step),
+) {
     let mut failures = Vec::new();
     for (name, steps) in cases {
         let mut bench = Bench::new();
         let origin = prepare(&mut bench);
         for (index, step) in steps.iter().enumerate() {
+            before(&mut bench, step);
             let outcome = bench.run_request(&step.request);
             let problem = compare(step, &outcome, &bench, origin);
-            let expected = DIFFERENCES.iter().any(|(case, at, _)| *case == name && *at == index);
+            let expected = differences.iter().any(|(case, at, _)| *case == name && *at == index);
             if problem.is_some() != expected {
                 failures.push(format!("{name}, step {index}: {problem:?}"));
             }
@@ -133,7 +144,7 @@ fn every_answer_is_that_of_real_ceph() {
     assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
 }
 
-pub(super) fn compare(step: &Step, outcome: &Outcome, bench: &Bench, origin: i64) -> Option<String> {
+fn compare(step: &Step, outcome: &Outcome, bench: &Bench, origin: i64) -> Option<String> {
     let known = |i: usize| step.out.get(i).is_none_or(|(_, out)| out.is_some());
     let ours = outcome.ops.iter().enumerate();
     let out: Vec<_> = ours.map(|(i, op)| (op.rval, known(i).then(|| op.outdata.to_vec()))).collect();

@@ -3,7 +3,7 @@
 //!
 //! To record anew: `class_semantics.py --conf ceph.conf --record FILE`.
 
-use super::real_ceph::{compare, prepare, recorded};
+use super::real_ceph::{recorded, replay};
 use super::*;
 use std::time::Duration;
 use wire::types::AddrType;
@@ -30,20 +30,8 @@ fn caller(number: i64) -> cls::Origin {
 fn every_answer_is_that_of_real_ceph() {
     let cases = recorded(RECORDED);
     assert!(cases.len() > 30, "{} cases", cases.len());
-    let mut failures = Vec::new();
-    for (name, steps) in cases {
-        let mut bench = Bench::new();
-        let origin = prepare(&mut bench);
-        for (index, step) in steps.iter().enumerate() {
-            bench.caller = caller(step.caller.0);
-            bench.now = bench.now + Duration::from_secs(u64::from(step.caller.1));
-            let outcome = bench.run_request(&step.request);
-            let problem = compare(step, &outcome, &bench, origin);
-            let expected = DIFFERENCES.iter().any(|(case, at, _)| *case == name && *at == index);
-            if problem.is_some() != expected {
-                failures.push(format!("{name}, step {index}: {problem:?}"));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
+    replay(cases, &DIFFERENCES, |bench, step| {
+        bench.caller = caller(step.caller.0);
+        bench.now = bench.now + Duration::from_secs(u64::from(step.caller.1));
+    });
 }
