@@ -61,20 +61,22 @@ fn faults_lose_nothing_with_two_copies() {
     });
 }
 
+/// Logs that soon no longer reach back to where a peer left off.
+fn short_logs(config: &mut osd::OsdConfig) {
+    config.log_entries_max = 6;
+    config.log_dups_max = 400;
+    config.log_trim_batch = 2;
+}
+
 #[test]
 fn faults_lose_nothing_when_logs_are_short() {
-    let short = |config: &mut osd::OsdConfig| {
-        config.log_entries_max = 6;
-        config.log_dups_max = 400;
-        config.log_trim_batch = 2;
-    };
     run_all(|seed| Plan {
         seed,
         osds: 4,
         size: 3,
         min_size: 2,
         steps: 300,
-        tweak: short,
+        tweak: short_logs,
         wipe: true,
         pending_percent: 0,
     });
@@ -83,9 +85,7 @@ fn faults_lose_nothing_when_logs_are_short() {
 #[test]
 fn faults_lose_nothing_when_metadata_must_be_loaded() {
     let short = |config: &mut osd::OsdConfig| {
-        config.log_entries_max = 6;
-        config.log_dups_max = 400;
-        config.log_trim_batch = 2;
+        short_logs(config);
         config.recovery_chunk_len = 16;
     };
     run_all(|seed| Plan {
