@@ -77,8 +77,8 @@ enum Of {
     Touched,
 }
 
-/// Words of the bitmap that one search for untouched blocks looks at.
-const UNTOUCHED_LOOKS: usize = 64 << 10;
+/// Words and groups that one search for untouched blocks looks at.
+const UNTOUCHED_LOOKS: usize = 1024;
 
 /// Places where a write costs more than elsewhere.
 struct Untouched {
@@ -86,8 +86,47 @@ struct Untouched {
     bits: Vec<u64>,
     group_count: Vec<u16>,
     count: u32,
-    /// Where the search for such places goes on, in words.
+    /// Words of the bitmap that are untouched as a whole: what a search finds.
+    whole_words: u32,
+    /// Where the search for them goes on, in words.
     cursor: usize,
+}
+
+impl Untouched {
+    fn clear(&mut self, word: usize, bit: u64) {
+        if self.bits[word] & bit != 0 {
+            self.whole_words -= u32::from(self.bits[word] == u64::MAX);
+            self.bits[word] &= !bit;
+            self.group_count[word / GROUP_WORDS] -= 1;
+            self.count -= 1;
+        }
+    }
+
+    fn set(&mut self, word: usize, bit: u64) {
+        self.bits[word] |= bit;
+        self.whole_words += u32::from(self.bits[word] == u64::MAX);
+        self.group_count[word / GROUP_WORDS] += 1;
+        self.count += 1;
+    }
+
+    /// The next word that is untouched as a whole. Groups that cannot have one cost one look.
+    fn next_whole_word(&mut self) -> Option<usize> {
+        let words = self.bits.len();
+        let mut at = self.cursor;
+        for _ in 0..UNTOUCHED_LOOKS {
+            if self.whole_words == 0 {
+                break;
+            }
+            if self.bits[at] == u64::MAX {
+                return Some(at);
+            }
+            let group = at / GROUP_WORDS;
+            let skipped = u32::from(self.group_count[group]) < WORD;
+            at = if skipped { (group + 1) * GROUP_WORDS } else { at + 1 } % words;
+        }
+        self.cursor = at;
+        None
+    }
 }
 
 impl Allocator {
@@ -128,7 +167,8 @@ impl Allocator {
     pub(crate) fn watch_untouched(&mut self) {
         let bits: Vec<u64> = self.bits.iter().map(|used| !used).collect();
         let group_count = self.group_free.clone();
-        self.untouched = Some(Untouched { bits, group_count, count: self.free, cursor: 0 });
+        let whole_words = bits.iter().filter(|word| **word == u64::MAX).count() as u32;
+        self.untouched = Some(Untouched { bits, group_count, count: self.free, whole_words, cursor: 0 });
     }
 
     /// Free blocks that were written before.
@@ -144,17 +184,8 @@ impl Allocator {
     /// Takes up to `want` adjacent untouched blocks, in whole words of the bitmap.
     pub(crate) fn take_untouched(&mut self, want: u32) -> Option<Run> {
         let untouched = self.untouched.as_mut()?;
+        let at = untouched.next_whole_word()?;
         let words = untouched.bits.len();
-        let mut at = untouched.cursor;
-        let mut looks = 0;
-        while untouched.bits[at] != u64::MAX {
-            at = (at + 1) % words;
-            looks += 1;
-            if looks >= UNTOUCHED_LOOKS.min(words) {
-                untouched.cursor = at;
-                return None;
-            }
-        }
         let limit = words.min(at + (want / WORD).max(1) as usize);
         let end = (at..limit).find(|at| untouched.bits[*at] != u64::MAX).unwrap_or(limit);
         untouched.cursor = end % words;
@@ -166,10 +197,8 @@ impl Allocator {
         self.release(run);
         if let Some(untouched) = &mut self.untouched {
             for block in run.start..run.end() {
-                untouched.bits[(block / WORD) as usize] |= 1 << (block % WORD);
-                untouched.group_count[(block / GROUP_BLOCKS) as usize] += 1;
+                untouched.set((block / WORD) as usize, 1 << (block % WORD));
             }
-            untouched.count += run.count;
         }
     }
 
@@ -177,12 +206,8 @@ impl Allocator {
         debug_assert!(!self.is_used(block));
         let (word, bit) = ((block / WORD) as usize, 1 << (block % WORD));
         self.bits[word] |= bit;
-        if let Some(untouched) = &mut self.untouched
-            && untouched.bits[word] & bit != 0
-        {
-            untouched.bits[word] &= !bit;
-            untouched.group_count[(block / GROUP_BLOCKS) as usize] -= 1;
-            untouched.count -= 1;
+        if let Some(untouched) = &mut self.untouched {
+            untouched.clear(word, bit);
         }
         self.group_free[(block / GROUP_BLOCKS) as usize] -= 1;
         self.free -= 1;
@@ -589,6 +614,44 @@ mod tests {
             left -= u64::from(run.count);
         }
         assert_eq!((left, alloc.free_blocks()), (0, 0));
+    }
+
+    #[test]
+    fn untouched_words_are_found_as_long_as_there_are_any() {
+        let mut random = Random::from_seed(11);
+        let mut alloc = Allocator::new(4 * GROUP_BLOCKS);
+        alloc.watch_untouched();
+        let mut untouched = BTreeSet::from_iter(0..4 * GROUP_BLOCKS);
+        let mut given = Vec::new();
+        for _ in 0..20_000 {
+            if random.chance(1, 3) && !given.is_empty() {
+                let run: Run = given.swap_remove(random.below(given.len() as u64) as usize);
+                if random.chance(1, 2) {
+                    alloc.release_untouched(run);
+                    untouched.extend(run.start..run.end());
+                } else {
+                    alloc.release(run);
+                }
+            } else {
+                // Small devices are searched in one go.
+                let whole =
+                    |word: &u32| (word * WORD..(word + 1) * WORD).all(|block| untouched.contains(&block));
+                let expected =
+                    random.chance(1, 4).then(|| (0..4 * GROUP_BLOCKS / WORD).any(|word| whole(&word)));
+                let run = match expected {
+                    Some(expected) => {
+                        let run = alloc.take_untouched(WORD * (1 + random.below(3) as u32));
+                        assert_eq!(run.is_some(), expected);
+                        run
+                    }
+                    None => alloc.allocate(1 + random.below(300) as u32, None),
+                };
+                given.extend(run);
+                for block in run.iter().flat_map(|run| run.start..run.end()) {
+                    untouched.remove(&block);
+                }
+            }
+        }
     }
 
     #[test]
