@@ -6,7 +6,7 @@
 Each test is a script of this folder that takes --conf DIR/ceph.conf (and, where
 it kills daemons, --loligo and --dir); it exits with 0 when it passed.
 """
-import argparse, os, shutil, socket, subprocess, sys, tempfile, time
+import argparse, os, shutil, signal, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Short ones first; those that kill daemons last.
@@ -18,12 +18,39 @@ WITH_DAEMONS = ("watch.py", "ack_after_flush.py", "discard.py", "backoff.py", "k
                 "bad_input.py")
 # Devices of another size than usual.
 SMALL = {"full.py": "256M"}
+# Seconds; the slowest takes a quarter of it on two idle cores.
+LIMIT = 900
 
 
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def run_bounded(argv):
+    """A test's exit code. One that hangs is ended, with the clients it started, and has failed."""
+    process = subprocess.Popen(argv, start_new_session=True)
+    try:
+        return process.wait(LIMIT)
+    except subprocess.TimeoutExpired:
+        print(f"not finished after {LIMIT} s", flush=True)
+        return -1
+    finally:
+        # What it left running, too.
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def show_state(directory):
+    """What an operator would look at first."""
+    env = dict(os.environ, CEPH_CONF=os.path.join(directory, "ceph.conf"))
+    for command in ("ceph -s", "ceph osd tree", "ceph pg dump pgs_brief"):
+        print(f"--- {command}", flush=True)
+        subprocess.run(["timeout", "20", *command.split()], env=env)
 
 
 def main():
@@ -44,10 +71,11 @@ def main():
             argv = [sys.executable, os.path.join(HERE, test), "--conf", os.path.join(directory, "ceph.conf")]
             if test in WITH_DAEMONS:
                 argv += ["--loligo", loligo, "--dir", directory]
-            code = subprocess.run(argv).returncode
+            code = run_bounded(argv)
             print(f"{'ok' if code == 0 else 'FAILED'}: {test} ({time.time() - began:.0f} s)", flush=True)
             if code:
                 failed.append(test)
+                show_state(directory)
                 for name in sorted(os.listdir(os.path.join(directory, "log"))):
                     print(f"--- the end of {name}")
                     subprocess.run(["tail", "-n", "15", os.path.join(directory, "log", name)])
