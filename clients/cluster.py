@@ -1,5 +1,5 @@
 """What the tests that kill daemons share."""
-import json, os, signal, subprocess, time
+import fcntl, json, os, signal, subprocess, time
 
 
 def sh(conf, *argv, check=True, timeout=120):
@@ -18,8 +18,14 @@ def pid_of(directory, daemon):
 
 
 def kill(directory, *daemons):
+    """SIGKILL to all of them at once; returns when the last has ended, which is some time after the signal was sent:
+    until then `loligo up` takes it for running."""
     for pid in [pid_of(directory, d) for d in daemons]:
         os.kill(pid, signal.SIGKILL)
+    for daemon in daemons:
+        # A daemon of ours holds a lock on it for life; Ceph's do not.
+        with open(os.path.join(directory, "run", f"{daemon}.pid")) as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def freeze(pid):
