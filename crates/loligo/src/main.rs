@@ -1,6 +1,7 @@
 //! The one binary: a cluster on this machine (`up`, `down`), its daemons
 //! (`mon`, `osd`), a first look at it all (`demo`), and one store by itself (`store`).
 
+mod allocator;
 mod bench_command;
 mod ceph_conf;
 mod cluster_client;

@@ -4,7 +4,7 @@ use crate::mon_daemon::backend;
 use crate::options::OsdOptions;
 use crate::process::PidFile;
 use crate::store::device_lines;
-use crate::{identity, logging};
+use crate::{allocator, identity, logging};
 use anyhow::{Context, Result, bail};
 use daemon::{OsdNode, StoreJob};
 use osd::OsdConfig;
@@ -27,6 +27,7 @@ pub const CEPH_VERSION: &str = "16.2.15";
 
 pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     logging::init();
+    allocator::give_memory_back();
     let _pid_file = options.daemon.pid_file.as_deref().map(PidFile::claim).transpose()?;
     let fsid: Uuid = options.fsid.parse().context("--fsid")?;
     let osd = OsdId(options.id);

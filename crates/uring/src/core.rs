@@ -22,6 +22,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+/// Memory that no request needed for so long is given back.
+const TRIM_PERIOD: Duration = Duration::from_secs(1);
+
 pub(crate) struct Core {
     now: Time,
     /// Read on first use in a batch.
@@ -43,6 +46,7 @@ pub(crate) struct Core {
     linger: Duration,
     /// Shared with the backend.
     pub(crate) pool: ReadPool,
+    next_trim: Time,
     pub(crate) disk: Option<Disk>,
     disk_queue: Vec<DiskRequest>,
     pub(crate) disk_in_flight: usize,
@@ -68,6 +72,7 @@ impl Core {
             dial_timeout,
             linger,
             pool: ReadPool::default(),
+            next_trim: Time::ZERO,
             disk,
             disk_queue: Vec::new(),
             disk_in_flight: 0,
@@ -109,6 +114,14 @@ impl Core {
     pub(crate) fn next_deadline(&self) -> Time {
         let first = |queue: &VecDeque<(Time, ConnId)>| queue.front().map_or(Time::MAX, |e| e.0);
         first(&self.dial_deadlines).min(first(&self.linger_deadlines))
+    }
+
+    /// Once a period at most. Wakes nobody for it: daemons have timers of their own.
+    pub(crate) fn trim_pool(&mut self) {
+        if self.now >= self.next_trim {
+            self.next_trim = self.now + TRIM_PERIOD;
+            self.pool.trim();
+        }
     }
 
     pub(crate) fn expire_deadlines(&mut self) {

@@ -215,6 +215,7 @@ impl Reactor {
         result.expect("the kernel lets the process wait for its events");
         self.core.refresh_clocks();
         self.core.expire_deadlines();
+        self.core.trim_pool();
     }
 
     /// Sends what is queued, within the linger time, and lets disk requests end.

@@ -3,6 +3,9 @@
 //!
 //! A fresh aligned buffer must be zeroed, and a large one faulted in page by
 //! page; for a 4 MiB read that costs more CPU than the read itself.
+//!
+//! What lay unused for a whole period goes back to the system ([`ReadPool::trim`]):
+//! after a burst the pool shrinks to what the load at hand needs.
 
 use base::AlignedBuf;
 use base::aligned::ALIGNMENT;
@@ -12,9 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Buffers beyond this size are rare and get memory of their own. A message of
 /// 8 MiB with its head fits.
 pub(crate) const POOLED_MAX: usize = 9 * 1024 * 1024;
-/// Unused memory kept in all classes together: what a dozen clients' writes of
-/// 4 MiB take.
-const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Unused memory kept in all classes together: what eight writes of 4 MiB take.
+const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// See [`class_of`].
 const CLASSES: usize = 80;
 
@@ -22,13 +24,22 @@ const CLASSES: usize = 80;
 pub(crate) struct ReadPool(Arc<Mutex<Free>>);
 
 struct Free {
-    classes: [Vec<AlignedBuf>; CLASSES],
+    classes: [Class; CLASSES],
     kept_bytes: usize,
+}
+
+/// Buffers of one length. The last one given back is taken first, so the first
+/// ones lie longest.
+#[derive(Default)]
+struct Class {
+    buffers: Vec<AlignedBuf>,
+    /// The fewest that were unused at once since the last trim.
+    unused_min: usize,
 }
 
 impl Default for Free {
     fn default() -> Free {
-        Free { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0 }
+        Free { classes: std::array::from_fn(|_| Class::default()), kept_bytes: 0 }
     }
 }
 
@@ -55,12 +66,29 @@ impl ReadPool {
             return AlignedBuf::zeroed(len);
         };
         let mut free = self.lock();
-        match free.classes[class].pop() {
+        let Class { buffers, unused_min } = &mut free.classes[class];
+        let kept = buffers.pop();
+        *unused_min = buffers.len().min(*unused_min);
+        match kept {
             Some(buf) => {
                 free.kept_bytes -= buf.len();
                 buf
             }
-            None => AlignedBuf::zeroed(class_len),
+            None => {
+                // Zeroing takes its time, and other threads take buffers, too.
+                drop(free);
+                AlignedBuf::zeroed(class_len)
+            }
+        }
+    }
+
+    /// Lets go of what nobody has needed since the last call.
+    pub(crate) fn trim(&self) {
+        let mut free = self.lock();
+        let Free { classes, kept_bytes } = &mut *free;
+        for Class { buffers, unused_min } in classes {
+            *kept_bytes -= buffers.drain(..*unused_min).map(|buf| buf.len()).sum::<usize>();
+            *unused_min = buffers.len();
         }
     }
 
@@ -79,7 +107,7 @@ impl ReadPool {
         let mut free = self.lock();
         if free.kept_bytes + buf.len() <= KEPT_BYTES_MAX {
             free.kept_bytes += buf.len();
-            free.classes[class].push(buf);
+            free.classes[class].buffers.push(buf);
         }
     }
 
@@ -124,6 +152,22 @@ mod tests {
         assert_ne!(pool.take(8192).as_ptr(), address, "still referenced");
         drop(part);
         assert_eq!(pool.take(8192).as_ptr(), address);
+    }
+
+    #[test]
+    fn what_a_burst_needed_is_given_back_when_it_is_over() {
+        let pool = ReadPool::default();
+        let burst: Vec<_> = (0..4).map(|_| pool.freeze(pool.take(1 << 20), 1)).collect();
+        drop(burst);
+        pool.trim();
+        assert_eq!(pool.lock().kept_bytes, 4 << 20, "they were in use lately");
+        for _ in 0..10 {
+            drop(pool.freeze(pool.take(1 << 20), 1));
+        }
+        pool.trim();
+        assert_eq!(pool.lock().kept_bytes, 1 << 20, "one is all that was needed");
+        pool.trim();
+        assert_eq!(pool.lock().kept_bytes, 0);
     }
 
     #[test]
