@@ -104,7 +104,7 @@ impl Batch {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
              {} duplicates recognised, {} ranges backfilled, {} checkpoints, \
-             {} waits for metadata, {} of {} damaged objects repaired",
+             {} waits for metadata, {} of {} damaged objects repaired, {} requests of fenced clients refused",
             self.seeds,
             self.failed.len(),
             self.operations,
@@ -116,7 +116,8 @@ impl Batch {
             self.coverage.checkpoints,
             self.coverage.pending,
             self.coverage.repaired,
-            self.coverage.damaged
+            self.coverage.damaged,
+            self.coverage.refused
         )
     }
 }

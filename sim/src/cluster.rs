@@ -24,13 +24,23 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use store::{Engine, Identity, Options, PendingStore};
 use tracing::debug;
-use wire::types::{EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
+use wire::types::{AddrType, EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
 
 const FSID: Uuid = Uuid([7; 16]);
 pub const POOL: &str = "data";
 const MON_PORT: u16 = 3300;
 const CLIENT_PORT: u16 = 6800;
 const CLUSTER_PORT: u16 = 6801;
+
+/// A client is put on the blocklist, whatever it is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct FencePlan {
+    pub client: usize,
+    /// After the clients have begun.
+    pub at: Duration,
+    /// Until then it lives on and knows no better; then its process is started again.
+    pub rebirth_after: Duration,
+}
 
 /// What a seed's cluster is made of.
 #[derive(Clone, Debug)]
@@ -56,6 +66,7 @@ pub struct ClusterPlan {
     pub pending_percent: u64,
     /// Seed and steps of a client that takes snapshots in a pool of its own.
     pub snapshots: Option<(u64, usize)>,
+    pub fences: Vec<FencePlan>,
     pub sabotage: Sabotage,
 }
 
@@ -96,6 +107,7 @@ impl ClusterPlan {
             },
             pending_percent: 0,
             snapshots: None,
+            fences: Vec::new(),
             sabotage: Sabotage::default(),
         }
     }
@@ -174,6 +186,8 @@ pub struct Coverage {
     pub damaged: u64,
     /// Objects that OSDs found damaged and repaired.
     pub repaired: u64,
+    /// Requests of clients on the blocklist.
+    pub refused: u64,
 }
 
 impl Coverage {
@@ -184,6 +198,7 @@ impl Coverage {
         self.pending += other.pending;
         self.damaged += other.damaged;
         self.repaired += other.repaired;
+        self.refused += other.refused;
     }
 }
 
@@ -197,6 +212,8 @@ pub struct SimCluster {
     mon: NodeId,
     osds: Vec<NodeId>,
     clients: Vec<NodeId>,
+    /// The life that each of the clients has now: an index of the history's addresses.
+    lives: Vec<usize>,
     operator: NodeId,
     /// What a monitor that was killed left behind.
     map_store: Option<MemMapStore>,
@@ -231,6 +248,7 @@ impl SimCluster {
             damaged: None,
             mon,
             osds,
+            lives: vec![0; clients.len()],
             clients,
             operator,
             map_store: None,
@@ -250,17 +268,39 @@ impl SimCluster {
 
     pub fn start_clients(&mut self) {
         for i in 0..self.clients.len() {
-            let random = self.world.random().fork();
-            let workload = ModelWorkload::new(i, self.plan.workload.clone(), self.history.clone(), random);
-            let mut workload = workload;
-            if let Some((seed, steps)) = self.plan.snapshots.filter(|_| i == 0) {
-                let pause_us =
-                    self.plan.workload.think_us * self.plan.workload.operations as u64 / steps as u64;
-                workload.snapshots = Some(SnapshotClient::new(Random::from_seed(seed), steps, pause_us));
-            }
-            let node = self.client_node(&format!("client-{i}"), &format!("client-{i}"), workload);
-            self.world.start(self.clients[i], SimNode::Client(Box::new(node)), &[]);
+            self.start_client(i, self.plan.workload.operations);
         }
+    }
+
+    fn start_client(&mut self, i: usize, operations: usize) {
+        let random = self.world.random().fork();
+        let mut history = self.history.borrow_mut();
+        let life = history.addresses.len();
+        let plan = WorkloadPlan { operations, ..self.plan.workload.clone() };
+        let mut workload = ModelWorkload::new(life, plan, self.history.clone(), random);
+        if let Some((seed, steps)) = self.plan.snapshots.filter(|_| life == 0) {
+            let pause_us = self.plan.workload.think_us * self.plan.workload.operations as u64 / steps as u64;
+            workload.snapshots = Some(SnapshotClient::new(Random::from_seed(seed), steps, pause_us));
+        }
+        self.lives[i] = life;
+        // The client's node takes the next nonce.
+        let socket = Some(SocketAddr::new(self.world.ip(self.clients[i]), 0));
+        history.addresses.push(EntityAddr { kind: AddrType::Any, nonce: self.next_nonce + 1, socket });
+        drop(history);
+        let node = self.client_node(&format!("client-{i}"), &format!("client-{i}"), workload);
+        self.world.start(self.clients[i], SimNode::Client(Box::new(node)), &[]);
+    }
+
+    /// Asks for the client's present life to be put on the blocklist.
+    pub fn fence(&mut self, i: usize) {
+        let addr = self.history.borrow().addresses[self.lives[i]];
+        self.ask(format!(r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"{addr}"}}"#));
+    }
+
+    /// The client's process ends, whatever it was waiting for, and another takes its place.
+    pub fn replace_client(&mut self, i: usize) {
+        let Some(SimNode::Client(node)) = self.world.kill(self.clients[i], false) else { return };
+        self.start_client(i, node.workload().remaining());
     }
 
     fn client_node<W: daemon::Workload>(&mut self, auth: &str, host: &str, workload: W) -> ClientNode<W> {

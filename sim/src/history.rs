@@ -4,6 +4,8 @@
 //! that returned at index 5 ended before one invoked at index 6 began.
 
 use std::collections::BTreeMap;
+use wire::maps::OsdMap;
+use wire::types::EntityAddr;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -34,9 +36,12 @@ pub enum Outcome {
 
 #[derive(Clone, Debug)]
 pub struct Operation {
+    /// One life of a client: who comes back after a fence is another.
     pub client: usize,
     pub object: String,
     pub call: Call,
+    /// Clients that were on the blocklist of the map under which it was asked.
+    pub fenced: Vec<usize>,
     pub invoked: u64,
     /// Index and outcome; `None` while, or if forever, pending.
     pub returned: Option<(u64, Outcome)>,
@@ -45,6 +50,8 @@ pub struct Operation {
 #[derive(Default, Debug)]
 pub struct History {
     pub operations: Vec<Operation>,
+    /// By client, as the blocklist would have it.
+    pub addresses: Vec<EntityAddr>,
     clock: u64,
     next_token: u64,
 }
@@ -58,8 +65,18 @@ impl History {
     pub fn invoke(&mut self, client: usize, object: &str, call: Call) -> usize {
         self.clock += 1;
         let invoked = self.clock;
-        self.operations.push(Operation { client, object: object.into(), call, invoked, returned: None });
+        let object = object.into();
+        self.operations.push(Operation { client, object, call, fenced: Vec::new(), invoked, returned: None });
         self.operations.len() - 1
+    }
+
+    /// The map that the caller of an operation knows.
+    pub fn note_map(&mut self, operation: usize, map: &OsdMap) {
+        if !map.blocklist.is_empty() {
+            let lives = self.addresses.iter().enumerate();
+            let fenced = lives.filter(|(_, addr)| map.blocklist.contains_key(addr)).map(|(life, _)| life);
+            self.operations[operation].fenced = fenced.collect();
+        }
     }
 
     pub fn complete(&mut self, operation: usize, outcome: Outcome) {

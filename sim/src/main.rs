@@ -42,6 +42,8 @@ enum Bug {
     IgnoreIntervalCheck,
     IgnoreLease,
     TrimTooMuch,
+    IgnoreFence,
+    FenceArrivalsOnly,
 }
 
 impl Bug {
@@ -53,6 +55,8 @@ impl Bug {
             Bug::IgnoreIntervalCheck => &mut sabotage.ignore_interval_check,
             Bug::IgnoreLease => &mut sabotage.ignore_lease,
             Bug::TrimTooMuch => &mut sabotage.trim_too_much,
+            Bug::IgnoreFence => &mut sabotage.ignore_fence,
+            Bug::FenceArrivalsOnly => &mut sabotage.fence_arrivals_only,
         } = true;
         sabotage
     }

@@ -6,7 +6,7 @@
 //! PG becomes active and clean, in bounded time; and no daemon ends by itself.
 
 use crate::checkers;
-use crate::cluster::{ClusterPlan, Coverage, POOL, SimCluster};
+use crate::cluster::{ClusterPlan, Coverage, FencePlan, POOL, SimCluster};
 use crate::faults::{Fault, FaultPlan};
 use crate::snapshots::{SNAP_PGS, SNAP_POOL};
 use crate::world::NodeId;
@@ -52,6 +52,7 @@ pub fn run(options: &RunOptions) -> Report {
     if let Err(violation) = run.live() {
         run.violations.push(violation);
     }
+    run.cluster.coverage.refused = checkers::fence::refused(&run.cluster.history.borrow());
     let world = &run.cluster.world;
     let mut report = Report {
         seed: options.seed,
@@ -67,10 +68,12 @@ pub fn run(options: &RunOptions) -> Report {
     report
 }
 
-enum Recovery {
+enum Due {
     StartOsd(usize),
     StartMon,
     Uncut(Vec<(NodeId, NodeId)>),
+    Fence(FencePlan),
+    ReplaceClient(usize),
 }
 
 struct Run {
@@ -78,9 +81,9 @@ struct Run {
     faults: FaultPlan,
     random: Random,
     duration: Duration,
-    /// What ends a fault, and when.
-    recoveries: BTreeMap<(Time, u64), Recovery>,
-    next_recovery: u64,
+    /// What ends a fault, or was planned from the start; and when.
+    agenda: BTreeMap<(Time, u64), Due>,
+    next_due: u64,
     faults_applied: usize,
     violations: Vec<String>,
     /// Whether a device loses data in the end, and which.
@@ -123,6 +126,8 @@ impl Run {
         // As well: one run in two takes snapshots.
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0003).fork();
         plan.snapshots = apart.chance(1, 2).then(|| (apart.next_u64(), 30 + apart.below(60) as usize));
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0004).fork();
+        plan.fences = draw_fences(&mut apart, plan.clients, duration);
         let faults = FaultPlan::draw(&mut random, plan.osds);
         info!(?plan, "cluster");
         info!(?faults, ?duration, "faults");
@@ -131,8 +136,8 @@ impl Run {
             faults,
             random,
             duration,
-            recoveries: BTreeMap::new(),
-            next_recovery: 0,
+            agenda: BTreeMap::new(),
+            next_due: 0,
             faults_applied: 0,
             violations: Vec::new(),
             damage: hardships.chance(1, 2).then(|| hardships.fork()),
@@ -260,14 +265,17 @@ impl Run {
 
     fn endure(&mut self) -> Result<(), String> {
         let end = self.now() + self.duration;
+        for fence in self.cluster.plan.fences.clone() {
+            self.later(fence.at, Due::Fence(fence));
+        }
         let mut next_fault = self.pause_before_fault();
         while self.now() < end {
-            let recovery = self.recoveries.first_key_value().map_or(Time::MAX, |((at, _), _)| *at);
-            let until = end.min(next_fault).min(recovery);
+            let next_due = self.agenda.first_key_value().map_or(Time::MAX, |((at, _), _)| *at);
+            let until = end.min(next_fault).min(next_due);
             self.advance(until.since(self.now()))?;
-            if self.now() >= recovery {
-                let (_, recovery) = self.recoveries.pop_first().expect("looked at above");
-                self.recover(recovery);
+            if self.now() >= next_due {
+                let (_, due) = self.agenda.pop_first().expect("looked at above");
+                self.attend(due);
             } else if self.now() >= next_fault {
                 if let Some(fault) = self.faults.next(&mut self.random) {
                     self.strike(fault);
@@ -283,9 +291,9 @@ impl Run {
         self.now() + Duration::from_micros(1 + self.random.below(2 * mean))
     }
 
-    fn later(&mut self, after: Duration, recovery: Recovery) {
-        self.next_recovery += 1;
-        self.recoveries.insert((self.now() + after, self.next_recovery), recovery);
+    fn later(&mut self, after: Duration, due: Due) {
+        self.next_due += 1;
+        self.agenda.insert((self.now() + after, self.next_due), due);
     }
 
     fn strike(&mut self, fault: Fault) {
@@ -294,23 +302,23 @@ impl Run {
         match fault {
             Fault::KillOsd { osd, back_after } => {
                 self.cluster.kill_osd(osd, false);
-                self.later(back_after, Recovery::StartOsd(osd));
+                self.later(back_after, Due::StartOsd(osd));
             }
             Fault::CutPower { osd, back_after } => {
                 self.cluster.kill_osd(osd, true);
-                self.later(back_after, Recovery::StartOsd(osd));
+                self.later(back_after, Due::StartOsd(osd));
             }
             Fault::CutPowerEverywhere { back_after } => {
                 for osd in 0..self.cluster.plan.osds {
                     self.cluster.kill_osd(osd, true);
                     // Machines do not come back at the same moment.
                     let spread = Duration::from_millis(self.random.below(300));
-                    self.later(back_after + spread, Recovery::StartOsd(osd));
+                    self.later(back_after + spread, Due::StartOsd(osd));
                 }
             }
             Fault::KillMon { power_cut, back_after } => {
                 self.cluster.kill_mon(power_cut);
-                self.later(back_after, Recovery::StartMon);
+                self.later(back_after, Due::StartMon);
             }
             Fault::Isolate { osd, inbound, outbound, heal_after } => {
                 let me = self.cluster.osd_id(osd);
@@ -356,31 +364,40 @@ impl Run {
         for (from, to) in &pairs {
             self.cluster.world.cut(*from, *to);
         }
-        self.later(heal_after, Recovery::Uncut(pairs));
+        self.later(heal_after, Due::Uncut(pairs));
     }
 
-    fn recover(&mut self, recovery: Recovery) {
-        match recovery {
-            Recovery::StartOsd(osd) => {
+    fn attend(&mut self, due: Due) {
+        match due {
+            Due::StartOsd(osd) => {
                 info!(osd, "OSD starts again");
                 self.cluster.start_osd(osd);
             }
-            Recovery::StartMon => {
+            Due::StartMon => {
                 info!("monitor starts again");
                 self.cluster.start_mon();
             }
-            Recovery::Uncut(pairs) => {
+            Due::Uncut(pairs) => {
                 info!(?pairs, "reachable again");
                 for (from, to) in pairs {
                     self.cluster.world.uncut(from, to);
                 }
+            }
+            Due::Fence(fence) => {
+                info!(?fence);
+                self.cluster.fence(fence.client);
+                self.later(fence.rebirth_after, Due::ReplaceClient(fence.client));
+            }
+            Due::ReplaceClient(client) => {
+                info!(client, "starts again");
+                self.cluster.replace_client(client);
             }
         }
     }
 
     fn heal(&mut self) {
         info!("peace");
-        self.recoveries.clear();
+        self.agenda.clear();
         self.cluster.world.heal();
         self.cluster.start_mon();
         for osd in 0..self.cluster.plan.osds {
@@ -433,6 +450,21 @@ impl Run {
             }
         }
     }
+}
+
+/// In every second run, one or two; never the first client, which works with snapshots.
+fn draw_fences(random: &mut Random, clients: usize, duration: Duration) -> Vec<FencePlan> {
+    let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let count = [0, 0, 1, 2][random.below(4) as usize];
+    let mut draw = || {
+        let patience_ms = [10, 4000][random.below(2) as usize];
+        FencePlan {
+            client: 1 + random.below(clients as u64 - 1) as usize,
+            at: Duration::from_micros(random.below(duration_us)),
+            rebirth_after: Duration::from_millis(random.below(patience_ms)),
+        }
+    };
+    (0..count).map(|_| draw()).collect()
 }
 
 fn create_pool(name: &str, pg_num: u32) -> String {

@@ -70,6 +70,11 @@ impl ModelWorkload {
             && self.snapshots.as_ref().is_none_or(SnapshotClient::is_done)
     }
 
+    /// What is left to do for whoever takes its place.
+    pub fn remaining(&self) -> usize {
+        self.plan.operations - self.submitted
+    }
+
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -88,6 +93,9 @@ impl ModelWorkload {
     fn submit(&mut self, host: &mut ClientHost<'_>, pool: PoolId, object: String, call: Call) {
         let request = ObjectRequest::new(pool, &*object, request_ops(&call));
         let operation = self.history.borrow_mut().invoke(self.me, &object, call);
+        if let Some(map) = host.client.map() {
+            self.history.borrow_mut().note_map(operation, map);
+        }
         let wall = host.env.wall();
         let id = host.client.submit(request, wall);
         self.pending.insert(id, operation);

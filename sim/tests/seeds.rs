@@ -45,7 +45,8 @@ fn fresh_seeds_keep_every_promise() {
             && reached.backfilled_ranges > 0
             && reached.checkpoints > 0
             && reached.pending > 0
-            && reached.repaired > 0,
+            && reached.repaired > 0
+            && reached.refused > 0,
         "the runs reach what is rare: {}",
         batch.summary()
     );
@@ -84,4 +85,16 @@ fn executing_a_resent_request_again_is_found() {
 fn trimming_a_clone_that_a_snapshot_needs_is_found() {
     let sabotage = Sabotage { trim_too_much: true, ..Sabotage::default() };
     assert_found(sabotage, 100, &["instead of token"]);
+}
+
+#[test]
+fn serving_a_fenced_client_is_found() {
+    let sabotage = Sabotage { ignore_fence: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["landed", "not linearizable"]);
+}
+
+#[test]
+fn looking_at_the_blocklist_too_early_is_found() {
+    let sabotage = Sabotage { fence_arrivals_only: true, ..Sabotage::default() };
+    assert_found(sabotage, 300, &["landed", "not linearizable"]);
 }

@@ -76,6 +76,8 @@ pub struct Sabotage {
     pub trim_too_much: bool,
     /// Looks whether a client is on the blocklist when its request arrives, and not when it runs.
     pub fence_arrivals_only: bool,
+    /// Serves clients that are on the blocklist.
+    pub ignore_fence: bool,
 }
 
 impl OsdConfig {

@@ -1,6 +1,7 @@
 //! What must hold of every run, one file per invariant.
 
 pub mod append;
+pub mod fence;
 pub mod register;
 pub mod replicas;
 
@@ -9,6 +10,8 @@ use crate::history::{Call, History, Outcome};
 /// Once there is peace, no read fails: those from operation `from` on.
 pub fn failed_reads(history: &History, from: usize) -> Vec<String> {
     let failed = history.operations[from..].iter().filter_map(|op| match &op.returned {
+        // As it should: see `fence`.
+        Some((_, Outcome::Failed(_))) if op.fenced.contains(&op.client) => None,
         Some((_, Outcome::Failed(errno))) => {
             Some(format!("{}: a read without any fault going on failed with {errno}", op.object))
         }
@@ -26,9 +29,13 @@ pub fn check(history: &History) -> Vec<String> {
                 violations.push(format!("{object}: client {} read garbage: {what}", op.client));
             }
         }
+        violations.extend(fence::check_answers(object, &operations));
         let appends = operations.iter().any(|op| matches!(op.call, Call::Append(_) | Call::ReadList));
         match appends {
-            true => violations.extend(append::check(object, &operations)),
+            true => {
+                violations.extend(append::check(object, &operations));
+                violations.extend(fence::check_appends(object, &operations));
+            }
             false => violations.extend(register::check(object, &operations)),
         }
     }

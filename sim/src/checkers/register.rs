@@ -9,6 +9,9 @@
 //! - writes whose values nobody ever read are alike but for when they must have
 //!   happened, so only the most urgent one need be tried;
 //! - so are deletes that found something, and deletes of which that is not known.
+//!
+//! Once an operation has happened of somebody who knew that a client was fenced, nothing of
+//! that client's happens any more (see [`super::fence`]).
 
 use crate::history::{Call, Operation, Outcome};
 use std::collections::HashSet;
@@ -58,20 +61,30 @@ struct Candidate {
     /// `u64::MAX` while pending.
     returned: u64,
     certain: bool,
+    /// Those that cannot come after it, bit by bit.
+    bars: u128,
+    /// Its client, if it cannot come after some others.
+    fenced: Option<usize>,
 }
 
 pub fn check(object: &str, operations: &[&Operation]) -> Option<String> {
-    let mut candidates: Vec<Candidate> = operations
+    let placed: Vec<(&Operation, Step)> =
+        operations.iter().filter_map(|op| Some((*op, Step::of(op)?))).collect();
+    assert!(placed.len() <= OPERATIONS_MAX, "the workload keeps objects' histories short");
+    let mut candidates: Vec<Candidate> = placed
         .iter()
-        .filter_map(|op| {
-            let step = Step::of(op)?;
+        .map(|(op, step)| {
             let certain = matches!(op.returned, Some((_, ref o)) if !matches!(o, Outcome::Failed(_)));
             // A failed write may take effect later: its request may still be on the way.
             let returned = op.returned.as_ref().filter(|_| certain).map_or(u64::MAX, |(at, _)| *at);
-            Some(Candidate { step, invoked: op.invoked, returned, certain })
+            let barred =
+                placed.iter().enumerate().filter(|(_, (other, _))| op.fenced.contains(&other.client));
+            let bars = barred.fold(0, |bars, (i, _)| bars | 1 << i);
+            let fenced =
+                placed.iter().any(|(other, _)| other.fenced.contains(&op.client)).then_some(op.client);
+            Candidate { step: *step, invoked: op.invoked, returned, certain, bars, fenced }
         })
         .collect();
-    assert!(candidates.len() <= OPERATIONS_MAX, "the workload keeps objects' histories short");
     let read: HashSet<Option<u64>> = candidates
         .iter()
         .filter_map(|c| match c.step {
@@ -102,20 +115,27 @@ fn search(
     state: Option<u64>,
     seen: &mut HashSet<(u128, Option<u64>)>,
 ) -> bool {
-    let open = |done: u128| (0..candidates.len()).filter(move |i| done & (1 << i) == 0);
+    let bits = |set: u128| (0..candidates.len()).filter(move |i| set & (1 << i) != 0);
+    let barred = bits(done).fold(0, |barred, i| barred | candidates[i].bars);
+    let open = |done: u128| bits(!(done | barred));
     // Next can only be what was invoked before every open operation returned.
     let limit = |done: u128| open(done).map(|i| candidates[i].returned).min().unwrap_or(u64::MAX);
     loop {
         let before = done;
         let until = limit(done);
         for i in open(done) {
-            if candidates[i].step == Step::See(state) && candidates[i].invoked < until {
+            let candidate = &candidates[i];
+            if candidate.step == Step::See(state) && candidate.invoked < until && candidate.bars & !done == 0
+            {
                 done |= 1 << i;
             }
         }
         if done == before {
             break;
         }
+    }
+    if bits(barred & !done).any(|i| candidates[i].certain) {
+        return false;
     }
     if open(done).all(|i| !candidates[i].certain) {
         return true;
@@ -124,17 +144,17 @@ fn search(
         return false;
     }
     let until = limit(done);
-    let mut next: Vec<usize> = open(done)
-        .filter(|i| candidates[*i].invoked < until && !matches!(candidates[*i].step, Step::See(_)))
-        .collect();
+    let mut next: Vec<usize> = open(done).filter(|i| candidates[*i].invoked < until).collect();
     next.sort_by_key(|i| candidates[*i].returned);
-    let mut tried: Vec<Step> = Vec::new();
+    let mut tried: Vec<(Step, Option<usize>, u128)> = Vec::new();
     for i in next {
-        let step = candidates[i].step;
-        if tried.contains(&step) {
+        // What bars others, or is barred, is like none of them.
+        let Candidate { step, fenced, bars, .. } = candidates[i];
+        let kind = (step, fenced, bars & !done);
+        if tried.contains(&kind) {
             continue;
         }
-        tried.push(step);
+        tried.push(kind);
         if let Some(after) = step.apply(state)
             && search(candidates, done | (1 << i), after, seen)
         {
@@ -200,6 +220,45 @@ mod tests {
             h.complete(read, Outcome::Value((i % 3 > 0).then_some(1 + i as u64 / 2)));
         }
         assert_eq!(verdict(&h), None);
+    }
+
+    /// A write of 1, a write of the fence's owner, and what is read at last.
+    fn fenced(late: bool, last: u64) -> Option<String> {
+        let mut h = History::default();
+        let w = h.invoke(0, "o", Call::WriteFull(1));
+        if !late {
+            h.complete(w, Outcome::Failed(-108));
+        }
+        let mine = h.invoke(1, "o", Call::WriteFull(2));
+        h.operations[mine].fenced = vec![0];
+        h.complete(mine, Outcome::Done);
+        let r = h.invoke(1, "o", Call::Read);
+        h.complete(r, Outcome::Value(Some(last)));
+        verdict(&h)
+    }
+
+    #[test]
+    fn a_fenced_clients_late_write_is_seen() {
+        for late in [false, true] {
+            assert_eq!(fenced(late, 2), None);
+            assert!(fenced(late, 1).is_some());
+        }
+    }
+
+    #[test]
+    fn a_fenced_clients_write_may_come_before_the_fences_first_reader() {
+        let mut h = History::default();
+        h.invoke(0, "o", Call::WriteFull(1));
+        let unaware = h.invoke(2, "o", Call::Read);
+        let aware = h.invoke(1, "o", Call::Read);
+        h.operations[aware].fenced = vec![0];
+        h.complete(unaware, Outcome::Value(None));
+        h.complete(aware, Outcome::Value(Some(1)));
+        assert_eq!(verdict(&h), None);
+        // Then it is nowhere, or there for good.
+        let r = h.invoke(2, "o", Call::Read);
+        h.complete(r, Outcome::Value(None));
+        assert!(verdict(&h).is_some());
     }
 
     #[test]

@@ -464,7 +464,8 @@ impl Pg {
 
     /// For a client that has been put on the blocklist: see [`crate::blocklist`].
     pub(super) fn is_fenced<S: ObjectStore>(&self, sh: &Shared<S>, ctx: &Ctx<'_>, request: &Request) -> bool {
-        if sh.config.sabotage.fence_arrivals_only && request.arrived < ctx.now {
+        let sabotage = sh.config.sabotage;
+        if sabotage.ignore_fence || sabotage.fence_arrivals_only && request.arrived < ctx.now {
             return false;
         }
         // Ceph's OSD lists objects for everybody.
