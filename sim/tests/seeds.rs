@@ -36,7 +36,7 @@ fn assert_found(sabotage: Sabotage, seeds: u64, symptoms: &[&str]) {
 
 #[test]
 fn fresh_seeds_keep_every_promise() {
-    let batch = Batch::run(&options(100_000, 60));
+    let batch = Batch::run(&options(101_000, 60));
     assert_clean(&batch);
     assert!(batch.operations > 5_000 && batch.faults > 200, "the runs do something: {}", batch.summary());
     let reached = batch.coverage;
@@ -96,5 +96,5 @@ fn serving_a_fenced_client_is_found() {
 #[test]
 fn looking_at_the_blocklist_too_early_is_found() {
     let sabotage = Sabotage { fence_arrivals_only: true, ..Sabotage::default() };
-    assert_found(sabotage, 300, &["landed", "not linearizable"]);
+    assert_found(sabotage, 300, &["landed", "not linearizable", "is fenced"]);
 }
