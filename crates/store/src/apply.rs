@@ -343,8 +343,8 @@ impl Core {
             crcs.clear();
             gather.push(run, data, at..end, &mut crcs);
             self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
-            for Gathered { run, pieces, .. } in gather.take() {
-                self.send_direct(run, pieces, Vec::new());
+            for Gathered { run, pieces } in gather.take() {
+                self.send_direct(run, pieces);
             }
             block += run.count;
             at = end;

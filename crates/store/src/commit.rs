@@ -87,19 +87,18 @@ impl Core {
         if self.gather.is_empty() {
             return;
         }
-        for Gathered { run, pieces, crcs } in self.gather.take() {
-            self.send_direct(run, pieces, crcs);
+        for Gathered { run, pieces } in self.gather.take() {
+            self.send_direct(run, pieces);
         }
     }
 
-    /// Data that the open batch's record will refer to; with the checksums of
-    /// blocks that may well be read soon.
-    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces, crcs: Vec<u32>) {
+    /// Data that the open batch's record will refer to.
+    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces) {
         let batch = self.open_batch();
         batch.direct_writes += 1;
         let purpose = Purpose::Direct { sequence: batch.sequence, run };
         self.io.write(u64::from(run.start) * BLOCK_LEN, data.0.clone(), purpose);
-        self.flying.insert(run.start, Flying { count: run.count, data, crcs });
+        self.flying.insert(run.start, Flying { count: run.count, data });
     }
 
     /// Hands sealed batches to the device, in order.
@@ -159,13 +158,7 @@ impl Core {
         if let Err(error) = result {
             return self.fail(EngineError::data_write(run, error));
         }
-        if let Some(flying) = self.flying.remove(&run.start) {
-            for (at, crc) in (0..).zip(flying.crcs) {
-                if let Some(content) = flying.data.block(at) {
-                    self.cache.put(run.start + at, crc, &content);
-                }
-            }
-        }
+        self.flying.remove(&run.start);
         match self.batch_mut(sequence) {
             Some(batch) => batch.direct_writes -= 1,
             None => self.one_write_less(sequence),

@@ -37,8 +37,6 @@ pub(crate) const BLOCK: usize = BLOCK_LEN as usize;
 pub(crate) struct Flying {
     pub(crate) count: u32,
     pub(crate) data: Pieces,
-    /// Of its blocks, when they are to be kept for reads.
-    pub(crate) crcs: Vec<u32>,
 }
 
 /// A block whose old content is being read, because part of it was overwritten.

@@ -17,14 +17,14 @@ use crate::index;
 use crate::io::Purpose;
 use crate::kinds::{OmapKey, Onode};
 use crate::limits::BLOCK_LEN;
-use crate::needs::{self, Needs};
+use crate::name::Name;
+use crate::needs;
 use crate::recovery::Opening;
 use crate::superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
 use bytes::Bytes;
 use env::{DiskError, DiskInfo, DiskRequest, DiskResult};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use wire::types::{HObject, OsdId, Uuid};
 
 /// How the engine behaves. Only `log_len` and `overwrite` matter to the format.
@@ -378,10 +378,10 @@ impl Core {
         if !self.has_collection(id.coll) {
             return Err(StoreError::NoCollection(id.coll));
         }
-        if let Some(wanted) = Needs::of_name(&self.index, id) {
-            return Err(self.pager.pending(vec![wanted]));
+        match self.index.look_up(id) {
+            Ok(onode) => onode.ok_or(StoreError::NoObject),
+            Err(wanted) => Err(self.pager.pending(vec![wanted])),
         }
-        self.index.onode(id).ok_or(StoreError::NoObject)
     }
 }
 
@@ -532,7 +532,7 @@ impl ObjectStore for Engine {
             return Err(StoreError::NoCollection(coll));
         }
         let mut found: Vec<HObject> = Vec::new();
-        let from = |id: &Arc<ObjectId>| (id.coll, &id.object).cmp(&(coll, start)).then(Ordering::Greater);
+        let from = |id: &Name| (id.coll, &id.object).cmp(&(coll, start)).then(Ordering::Greater);
         let absent = core.index.objects.tree.walk(from, |id, _| {
             if id.coll != coll || found.len() == max {
                 return false;

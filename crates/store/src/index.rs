@@ -12,6 +12,7 @@ use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
 use crate::check::Existing;
 use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared, token_of};
 use crate::known::Known;
+use crate::name::{Name, named};
 use crate::ops::{LogOp, Nonsense, Result};
 use crate::place::Place;
 use crate::tree::{Kind, PageId, Position, Slot, Tree};
@@ -109,7 +110,7 @@ pub(crate) struct Wanted {
 
 #[derive(Clone, Debug)]
 pub(crate) enum First {
-    Objects(Arc<ObjectId>),
+    Objects(Name),
     Blocks((Nid, u32)),
     Omap(OmapKey),
     Shared(u32),
@@ -195,11 +196,6 @@ fn entry_len(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
-/// Orders keys against one object's name.
-pub(crate) fn named(id: &ObjectId) -> impl Fn(&Arc<ObjectId>) -> Ordering {
-    move |key| (**key).cmp(id)
-}
-
 /// Orders keys against one omap entry.
 pub(crate) fn entry(nid: Nid, key: &[u8]) -> impl Fn(&OmapKey) -> Ordering {
     move |other| other.nid.cmp(&nid).then_with(|| other.key[..].cmp(key))
@@ -240,13 +236,20 @@ impl Index {
     }
 
     /// With the name as the index holds it, for a reader that outlives this call.
-    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&(Arc<ObjectId>, Arc<Onode>)> {
+    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&(Name, Arc<Onode>)> {
         self.find(id).map(|position| self.objects.tree.at(position))
     }
 
     fn find(&self, id: &ObjectId) -> Option<Position> {
         let tree = &self.objects.tree;
         self.known.find(id, tree.structure(), || tree.find(token_of(id), named(id)))
+    }
+
+    /// The object's onode if it has one; what must be loaded before that can be said.
+    pub(crate) fn look_up(&self, id: &ObjectId) -> std::result::Result<Option<&Onode>, Wanted> {
+        let tree = &self.objects.tree;
+        let position = tree.try_find(token_of(id), named(id)).map_err(Wanted::from)?;
+        Ok(position.map(|position| &*tree.at(position).1))
     }
 
     /// Until [`Index::end_transaction`] every name comes from one transaction, which
@@ -267,6 +270,18 @@ impl Index {
 
     /// Mapped blocks in `first..end`, ascending.
     pub(crate) fn for_mappings(&self, nid: Nid, first: u64, end: u64, mut visit: impl FnMut(u32, Mapping)) {
+        let chunk = first / u64::from(CHUNK_BLOCKS);
+        if first < end && (end - 1) / u64::from(CHUNK_BLOCKS) == chunk {
+            // Most reads: one entry, and the way to it is remembered.
+            let key = (nid, chunk as u32);
+            let Some((_, chunk)) = self.blocks.tree.get(nid, |other| other.cmp(&key)) else { return };
+            for block in first as u32..end as u32 {
+                if let Some(mapping) = chunk.get(block % CHUNK_BLOCKS) {
+                    visit(block, mapping);
+                }
+            }
+            return;
+        }
         let by = stretches(nid, first, end);
         let absent = self.blocks.tree.walk(&by, |key, chunk| {
             if by(key) != Ordering::Equal {
@@ -399,7 +414,7 @@ impl Index {
         let mut onode = Arc::new(Onode { nid: self.next_nid, ..Onode::default() });
         self.next_nid += 1;
         let result = run(&mut onode);
-        self.objects.tree.insert(Arc::new(id.clone()), onode);
+        self.objects.tree.insert(Name::new(Arc::new(id.clone())), onode);
         result.ok_or(Nonsense("an object is there twice"))
     }
 
@@ -552,7 +567,7 @@ impl Index {
         let count = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
         *count += 1;
         self.totals.objects += 1;
-        self.objects.tree.insert(Arc::new(id.clone()), onode);
+        self.objects.tree.insert(Name::new(Arc::new(id.clone())), onode);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 use crate::api::ObjectId;
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping, OBJECT_BLOCKS_MAX};
+use crate::name::Name;
 use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
 use crate::tree::Kind;
 use bytes::Bytes;
@@ -46,37 +47,37 @@ pub(crate) fn token_of(id: &ObjectId) -> u64 {
 pub(crate) struct Objects;
 
 impl Kind for Objects {
-    type Key = Arc<ObjectId>;
+    type Key = Name;
     type Value = Arc<Onode>;
     const PAGE_LEN: usize = 16 << 10;
     const OVERHEAD: usize = 512;
 
-    fn weight(id: &Arc<ObjectId>, onode: &Arc<Onode>) -> usize {
+    fn weight(id: &Name, onode: &Arc<Onode>) -> usize {
         let xattrs: usize = onode.xattrs.iter().map(|(name, value)| 10 + name.len() + value.len()).sum();
         // Six numbers.
         Objects::key_weight(id) + onode.omap_header.len() + xattrs + 60
     }
 
-    fn token(id: &Arc<ObjectId>) -> u64 {
+    fn token(id: &Name) -> u64 {
         token_of(id)
     }
 
-    fn key_weight(id: &Arc<ObjectId>) -> usize {
+    fn key_weight(id: &Name) -> usize {
         let object = &id.object;
         // Collection 13, object 21 and three lengths.
         object.nspace.len() + object.key.len() + object.name.len() + 13 + 21 + 15
     }
 
-    fn put_key(out: &mut Vec<u8>, id: &Arc<ObjectId>) {
+    fn put_key(out: &mut Vec<u8>, id: &Name) {
         put_coll(out, id.coll);
         put_object(out, &id.object);
     }
 
-    fn read_key(r: &mut Reader) -> Result<Arc<ObjectId>> {
-        Ok(Arc::new(ObjectId { coll: r.coll()?, object: r.object()? }))
+    fn read_key(r: &mut Reader) -> Result<Name> {
+        Ok(Name::new(Arc::new(ObjectId { coll: r.coll()?, object: r.object()? })))
     }
 
-    fn put(out: &mut Vec<u8>, id: &Arc<ObjectId>, onode: &Arc<Onode>) {
+    fn put(out: &mut Vec<u8>, id: &Name, onode: &Arc<Onode>) {
         Objects::put_key(out, id);
         for number in [onode.nid, onode.size, onode.mapped, onode.omap_keys, onode.omap_len] {
             put_varint(out, number);
@@ -89,7 +90,7 @@ impl Kind for Objects {
         }
     }
 
-    fn read(r: &mut Reader, _device_blocks: u32) -> Result<(Arc<ObjectId>, Arc<Onode>)> {
+    fn read(r: &mut Reader, _device_blocks: u32) -> Result<(Name, Arc<Onode>)> {
         let id = Objects::read_key(r)?;
         let mut onode = Onode {
             nid: r.varint()?,

@@ -27,6 +27,7 @@ mod lay;
 pub mod limits;
 mod log;
 mod mem;
+mod name;
 mod needs;
 mod ops;
 mod pager;

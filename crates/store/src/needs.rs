@@ -6,7 +6,7 @@
 
 use crate::api::{Mutation, ObjectId, Transaction};
 use crate::blocks::CHUNK_BLOCKS;
-use crate::index::{self, ALL_BLOCKS, Index, PageRef, Wanted, entries, entry, named, stretches};
+use crate::index::{self, ALL_BLOCKS, Index, PageRef, Wanted, entries, entry, stretches};
 use crate::kinds::{Nid, Onode};
 use crate::limits::BLOCK_LEN;
 use crate::ops::LogOp;
@@ -48,11 +48,6 @@ impl<'a> Needs<'a> {
         needs.into_wanted()
     }
 
-    /// The page an object's name is on.
-    pub(crate) fn of_name(index: &Index, id: &ObjectId) -> Option<Wanted> {
-        index.objects.tree.absent(named(id)).map(Wanted::from)
-    }
-
     fn want(&mut self, wanted: Wanted) {
         self.wanted.entry(wanted.id()).or_insert(wanted);
     }
@@ -61,12 +56,12 @@ impl<'a> Needs<'a> {
         if let Some((_, known)) = self.moved.iter().rev().find(|(moved, _)| moved == id) {
             return *known;
         }
-        match self.index.objects.tree.absent(named(id)) {
-            Some(slot) => {
-                self.want(slot.into());
+        match self.index.look_up(id) {
+            Err(wanted) => {
+                self.want(wanted);
                 Known::Absent
             }
-            None => self.index.onode(id).map_or(Known::New, Known::Is),
+            Ok(onode) => onode.map_or(Known::New, Known::Is),
         }
     }
 

@@ -126,7 +126,7 @@ impl Core {
         let len = (end - offset) as usize;
         let target = Target::Assembled(BytesMut::new());
         let (name, _) = self.index.entry(id).ok_or(StoreError::NoObject)?;
-        let name = name.clone();
+        let name = name.id().clone();
         let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();

@@ -50,8 +50,7 @@ impl Existing for AsFarAsKnown<'_> {
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
-        let unknown = self.0.stalled.touches(id) || Needs::of_name(&self.0.index, id).is_some();
-        unknown || self.0.index.has_object(id)
+        self.0.stalled.touches(id) || self.0.index.look_up(id).map_or(true, |onode| onode.is_some())
     }
 }
 

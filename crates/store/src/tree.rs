@@ -277,6 +277,9 @@ impl<T: Kind> Default for Tree<T> {
     }
 }
 
+/// A leaf, and in it the entry or where that would be.
+type Found = (At, std::result::Result<usize, usize>);
+
 const LOADED: &str = "a page is loaded before it is used";
 
 impl<T: Kind> Tree<T> {
@@ -336,31 +339,33 @@ impl<T: Kind> Tree<T> {
     /// The slot and the entry, or where it would be. None in an empty tree.
     ///
     /// Panics when the page is not in memory: see [`Tree::absent`].
-    fn locate(
+    fn locate(&self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
+        self.try_locate(token, by).unwrap_or_else(|_| panic!("{LOADED}"))
+    }
+
+    /// The same; the slot when its page is not in memory.
+    fn try_locate(
         &self,
         token: u64,
         by: impl Fn(&T::Key) -> Ordering,
-    ) -> Option<(At, std::result::Result<usize, usize>)> {
+    ) -> std::result::Result<Option<Found>, &Slot<T>> {
         for way in self.hints.of(token) {
             if let Some(found) = self.guess(way.load(Relaxed), &by) {
-                return Some(found);
+                return Ok(Some(found));
             }
         }
-        let at = self.seek(&by)?;
-        let leaf = self.slot(at).leaf.as_ref().expect(LOADED);
+        let Some(at) = self.seek(&by) else { return Ok(None) };
+        let slot = self.slot(at);
+        let Some(leaf) = &slot.leaf else { return Err(slot) };
         leaf.touch();
         let found = leaf.entries.binary_search_by(|(key, _)| by(key));
         let (Ok(entry) | Err(entry)) = found;
         self.hints.keep(token, at, entry);
-        Some((at, found))
+        Ok(Some((at, found)))
     }
 
     /// What a hint says, when that is right.
-    fn guess(
-        &self,
-        place: u64,
-        by: impl Fn(&T::Key) -> Ordering,
-    ) -> Option<(At, std::result::Result<usize, usize>)> {
+    fn guess(&self, place: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
         let (at, entry) = unpacked(place);
         let slot = self.nodes.get(at.0)?.slots.get(at.1)?;
         let leaf = slot.leaf.as_ref()?;
@@ -380,6 +385,9 @@ impl<T: Kind> Tree<T> {
 
     /// The page with this key's place when it is not in memory.
     pub(crate) fn absent(&self, by: impl Fn(&T::Key) -> Ordering) -> Option<&Slot<T>> {
+        if self.is_loaded() {
+            return None;
+        }
         let slot = self.slot(self.seek(by)?);
         slot.leaf.is_none().then_some(slot)
     }
@@ -416,12 +424,21 @@ impl<T: Kind> Tree<T> {
         self.structure
     }
 
-    /// Panics when the page is not in memory: see [`Tree::absent`].
+    /// Panics when the page is not in memory: see [`Tree::try_find`].
     pub(crate) fn find(&self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Position> {
-        match self.locate(token, by)? {
-            (at, Ok(entry)) => Some(Position { at, entry }),
-            (_, Err(_)) => None,
-        }
+        self.try_find(token, by).unwrap_or_else(|_| panic!("{LOADED}"))
+    }
+
+    /// The slot when the page with this key's place is not in memory.
+    pub(crate) fn try_find(
+        &self,
+        token: u64,
+        by: impl Fn(&T::Key) -> Ordering,
+    ) -> std::result::Result<Option<Position>, &Slot<T>> {
+        Ok(match self.try_locate(token, by)? {
+            Some((at, Ok(entry))) => Some(Position { at, entry }),
+            _ => None,
+        })
     }
 
     /// What [`Tree::find`] has found.
