@@ -19,7 +19,7 @@ use wire::codec::Encode;
 use wire::features::Features;
 use wire::maps::{MgrMap, MonMap, PoolStat, REQUIRED_FEATURES};
 use wire::messages::*;
-use wire::types::{EntityType, OsdId, PoolId, Uuid};
+use wire::types::{EntityType, IntervalSet, OsdId, PoolId, Uuid};
 
 /// The manager map's version: there is no manager, and never another map.
 pub const MGR_MAP_EPOCH: u32 = 1;
@@ -45,6 +45,8 @@ pub struct Core {
     pub config_keys: BTreeMap<String, Bytes>,
     pub log: ClusterLog,
     pub mutes: Mutes,
+    /// Snapshots that every PG has trimmed, and the numbers that removals took: see `snapshots.rs`.
+    pub purged_snaps: BTreeMap<PoolId, IntervalSet>,
     /// What OSDs say of themselves when they boot.
     pub metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
     /// Durable changes other than the OSDMap's.

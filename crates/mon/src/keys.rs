@@ -1,7 +1,7 @@
 //! Where what lies in the map store. Numbers are padded so that the store's
 //! order is theirs.
 
-use wire::types::{Epoch, OsdId};
+use wire::types::{Epoch, OsdId, PoolId};
 
 /// The store's own version; see [`FORMAT_VERSION`].
 pub const FORMAT: &str = "format";
@@ -19,6 +19,8 @@ pub const CONFIG_LOG: &str = "config_log/";
 pub const CONFIG_KEY: &str = "config_key/";
 pub const LOG: &str = "log/";
 pub const OSD_METADATA: &str = "osd_metadata/";
+/// Of each pool with self-managed snapshots, the ids that need no trimming any more.
+pub const PURGED_SNAPS: &str = "purged_snaps/";
 pub const HEALTH_MUTES: &str = "health/mutes";
 
 pub fn osd_map_full(epoch: Epoch) -> String {
@@ -39,4 +41,8 @@ pub fn config_change(version: u64) -> String {
 
 pub fn osd_metadata(osd: OsdId) -> String {
     format!("{OSD_METADATA}{:010}", osd.0)
+}
+
+pub fn purged_snaps(pool: PoolId) -> String {
+    format!("{PURGED_SNAPS}{:010}", pool.0)
 }

@@ -18,7 +18,7 @@ use wire::codec::{Decode, Encode};
 use wire::features::Features;
 use wire::maps::{MonMap, OsdMap};
 use wire::messages::{Incoming, MMonCommand, MPoolOp, Outgoing, Payload, Peer, SessionId};
-use wire::types::{GlobalId, OsdId, Uuid};
+use wire::types::{GlobalId, IntervalSet, OsdId, PoolId, Uuid};
 
 /// How often statistics, time-outs and health are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -108,6 +108,7 @@ impl<M: MapStore> Mon<M> {
             config_keys: list_tail(&store, keys::CONFIG_KEY)?,
             log: ClusterLog::load(&store)?,
             mutes,
+            purged_snaps: load_purged_snaps(&store)?,
             metadata: load_metadata(&store)?,
             writes: Batch::default(),
             actions: VecDeque::new(),
@@ -262,6 +263,15 @@ fn read<T: Decode>(key: &str, bytes: Bytes) -> Result<T, MonError> {
 fn list_tail(store: &dyn MapStore, prefix: &str) -> Result<BTreeMap<String, Bytes>, MonError> {
     let entries = store.list(prefix)?;
     Ok(entries.into_iter().map(|(key, value)| (key[prefix.len()..].to_string(), value)).collect())
+}
+
+fn load_purged_snaps(store: &dyn MapStore) -> Result<BTreeMap<PoolId, IntervalSet>, MonError> {
+    let mut all = BTreeMap::new();
+    for (id, value) in list_tail(store, keys::PURGED_SNAPS)? {
+        let id = id.parse().map_err(|_| MonError::Invalid(format!("key {}{id}", keys::PURGED_SNAPS)))?;
+        all.insert(PoolId(id), read(keys::PURGED_SNAPS, value)?);
+    }
+    Ok(all)
 }
 
 fn load_metadata(store: &dyn MapStore) -> Result<BTreeMap<OsdId, BTreeMap<String, String>>, MonError> {

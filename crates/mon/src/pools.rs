@@ -182,6 +182,7 @@ impl Core {
         pending.new_primary_temp.extend(primaries.into_iter().map(|pg| (pg, wire::types::OsdId(-1))));
         pending.old_pg_upmap.extend(upmaps);
         pending.old_pg_upmap_items.extend(items);
+        self.forget_purged_snaps(id);
     }
 
     /// Deleting needs the cluster's consent, and the pool's.
@@ -232,15 +233,13 @@ impl Core {
 
     fn pool_op(&mut self, turn: &Turn, request: &MPoolOp) -> Result<Option<Bytes>, Failure> {
         if request.fsid != self.fsid {
-            return fail(Errno::EPERM, "request for another cluster");
+            return fail(Errno::EINVAL, "request for another cluster");
         }
-        let exists = self.osd.map().pool(request.pool).is_some();
-        if request.op != PoolOpKind::Create && !exists {
-            // Deleting what is gone has succeeded already.
-            return match request.op {
-                PoolOpKind::Delete => Ok(None),
-                _ => fail(Errno::ENOENT, "no such pool"),
-            };
+        if self.has_taken_effect(request) {
+            return Ok(None);
+        }
+        if request.op != PoolOpKind::Create && self.osd.map().pool(request.pool).is_none() {
+            return fail(Errno::ENOENT, "no such pool");
         }
         match request.op {
             PoolOpKind::Create => {
@@ -257,6 +256,7 @@ impl Core {
             PoolOpKind::CreateSnap => self.create_pool_snap(turn, request.pool, &request.name).map(|_| None),
             PoolOpKind::DeleteSnap => self.remove_pool_snap(request.pool, &request.name).map(|()| None),
             PoolOpKind::CreateUnmanagedSnap => {
+                // One that is resent takes another number, as with Ceph; the first is never used.
                 let snap = self.create_unmanaged_snap(request.pool)?;
                 Ok(Some(snap.to_bytes(Features::ALL)))
             }
@@ -264,6 +264,24 @@ impl Core {
                 self.remove_unmanaged_snap(request.pool, request.snap).map(|()| None)
             }
             PoolOpKind::AuidChange => fail(Errno::EOPNOTSUPP, "pools have no owners any more"),
+        }
+    }
+
+    /// A client whose session broke asks again without knowing the outcome, and has it
+    /// checked beforehand, in its own map, whether what it asks for makes sense.
+    fn has_taken_effect(&self, request: &MPoolOp) -> bool {
+        let map = self.osd.map();
+        let pool = map.pool(request.pool);
+        let snap_exists = |pool: &PgPool| pool.snap_by_name(&request.name).is_some();
+        match request.op {
+            PoolOpKind::Create => map.pool_by_name(&request.name).is_some(),
+            PoolOpKind::Delete => pool.is_none(),
+            PoolOpKind::CreateSnap => pool.is_some_and(snap_exists),
+            PoolOpKind::DeleteSnap => {
+                let keeps_own = |p: &PgPool| !p.flags.contains(PoolFlags::SELFMANAGED_SNAPS);
+                pool.is_some_and(|p| keeps_own(p) && !snap_exists(p))
+            }
+            _ => false,
         }
     }
 

@@ -2,14 +2,19 @@
 //!
 //! A pool has snapshots of its own (by name, for all its objects), or its clients keep
 //! track of theirs and the pool only hands out ids; never both. A removed snapshot is
-//! in the map's `removed_snaps_queue` until every PG of the pool has trimmed it.
+//! in the map's `removed_snaps_queue` until every PG of the pool has trimmed it; after
+//! that it is in [`Core::purged_snaps`], for ever. Clients remove snapshots again, when
+//! they get no answer or retry half a removal, and only the first time may take effect.
 //!
 //! Source: Ceph `src/mon/OSDMonitor.cc` (`preprocess_pool_op`, `prepare_pool_op`,
-//! `try_prune_purged_snaps`).
+//! `_is_removed_snap`, `try_prune_purged_snaps`).
 
 use crate::commands::{Failure, fail};
 use crate::core::{Core, Turn};
+use crate::keys;
 use base::Errno;
+use wire::codec::Encode;
+use wire::features::Features;
 use wire::maps::{PoolFlags, PoolSnapInfo};
 use wire::types::{IntervalSet, PgId, PoolId, SnapId};
 
@@ -75,19 +80,45 @@ impl Core {
         if pool.flags.contains(PoolFlags::POOL_SNAPS) {
             return fail(Errno::EINVAL, "the pool has snapshots of its own");
         }
-        if self.osd.map().removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap.0)) {
+        if self.is_removed_snap(id, snap) {
             return Ok(());
+        }
+        if !pool.flags.contains(PoolFlags::SELFMANAGED_SNAPS) {
+            return fail(Errno::EOPNOTSUPP, "the pool has no snapshots");
         }
         if snap > pool.snap_seq {
             return fail(Errno::ENOENT, "no such snapshot");
         }
         let epoch = self.osd.epoch().next();
-        if let Some(pool) = self.osd.pool_mut(id) {
-            pool.snap_seq.0 += 1;
-            pool.snap_epoch = epoch;
-        }
+        let Some(pool) = self.osd.pool_mut(id) else { return fail(Errno::ENOENT, "no such pool") };
+        pool.snap_seq.0 += 1;
+        pool.snap_epoch = epoch;
+        // The number that the removal takes is nobody's: with it the purged ids are few ranges.
+        let taken = pool.snap_seq;
         self.queue_removed_snap(id, snap);
+        self.note_purged(id, |purged| purged.insert(taken.0, 1));
         Ok(())
+    }
+
+    fn is_removed_snap(&self, id: PoolId, snap: SnapId) -> bool {
+        [self.osd.map().removed_snaps_queue.get(&id), self.purged_snaps.get(&id)]
+            .iter()
+            .flatten()
+            .any(|snaps| snaps.contains(snap.0))
+    }
+
+    /// Durable with the epoch that is pending.
+    fn note_purged(&mut self, id: PoolId, add: impl FnOnce(&mut IntervalSet)) {
+        let purged = self.purged_snaps.entry(id).or_default();
+        add(purged);
+        self.writes.put(keys::purged_snaps(id), purged.to_bytes(Features::ALL));
+    }
+
+    /// With its pool go the notes of its snapshots; a pool's id is never used again.
+    pub fn forget_purged_snaps(&mut self, id: PoolId) {
+        if self.purged_snaps.remove(&id).is_some() {
+            self.writes.remove(keys::purged_snaps(id));
+        }
     }
 
     /// Snapshots that every PG of their pool has trimmed leave the queue.
@@ -108,6 +139,7 @@ impl Core {
             }
         }
         for (id, purged) in all_purged {
+            self.note_purged(id, |known| purged.iter().for_each(|(start, len)| known.insert(start, len)));
             self.osd.pending().new_purged_snaps.insert(id, purged);
         }
     }

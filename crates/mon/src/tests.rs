@@ -6,3 +6,4 @@ mod harness;
 mod hostile;
 mod liveness;
 mod sessions;
+mod snapshots;
