@@ -304,6 +304,8 @@ exact  rbd trash purge rbd/n1 --no-progress && rbd namespace rm rbd/n1 && rbd na
 exact  rbd namespace rm rbd/n1
 """
 
+# A group's snapshot takes its images' snapshots at once, each with its own request: which of them gets the lower number is
+# the client's chance, on real Ceph, too. Compared are what each shows, and the numbers together.
 GROUPS = """
 exact  for i in g1 g2; do rbd create $i --size 8M; ./at $i 0 4k; done; rbd group create rbd/g && rbd group ls
 exact  rbd group create rbd/g
@@ -315,6 +317,8 @@ exact  rbd rm g1 --no-progress
 exact  rbd group snap create rbd/g@s && rbd group snap ls rbd/g
 exact  rbd group snap create rbd/g@s
 exact  rbd snap ls g1 && rbd snap ls g1 --all | sed 's/\\.group\\.[0-9a-f_]*/group/; s/  */ /g; s/ [0-9]* group/ ID group/'
+exact  rbd snap ls g2 --all | sed 's/\\.group\\.[0-9a-f_]*/group/; s/  */ /g; s/ [0-9]* group/ ID group/'
+exact  for i in g1 g2; do rbd snap ls $i --all --format json | grep -o '"id":[0-9]*'; done | sort
 exact  ./at g1 0 100k && ./at g2 0 100k && rbd group snap rollback rbd/g@s --no-progress && ./sum g1 && ./sum g2
 exact  rbd group snap rename rbd/g@s t && rbd group snap ls rbd/g --format json
 exact  rbd group snap rm rbd/g@t && rbd group snap ls rbd/g && rbd snap ls g1 --all
