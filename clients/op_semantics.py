@@ -635,14 +635,24 @@ def snapshot_cases():
     yield "snapdir of nothing", [LISTED, at(3, STAT)]
     yield "versions at snapshots", [base, under(1, [1], write(0, b"a")), at(1, read(90, 0)), at(1, read(200, 10)), at(1, checksum(2, 0, 8, 4, u32(0))),
                                     at(1, cmpext(0, data[:5])), at(1, sparse_read(0, 10)), at(1, omap_keys()), at(1, omap_by_keys("k")), at(1, getxattr("none"))]
-
+    source = "%x.source" % time.time_ns()
+    copied = lambda snap, **how: Step(copy_from(source, snap=snap, **how))
+    written = [Step(*base.ops, name=source, mtime=(50, 1)),
+               under(2, [2, 1], write(10, b"xxxxx"), setxattr("b", "x"), omap_set(k2="w"), name=source, mtime=(60, 1)),
+               under(4, [4, 3, 2, 1], truncate(30), OMAP_CLEAR, name=source, mtime=(70, 1))]
+    each = [step for snap in (0, 1, 2, 3, 4, 5, HEAD, SNAPDIR) for step in (copied(snap), show)]
+    yield "copy of a snapshot", written + each + [
+        copied(1, second=True), show, copied(1, second=True, flags=0x20, tail=u32(9) + u64(3)), show, copied(1, version=2**62), copied(1, version=1),
+        Step(copy_from("nothing", snap=1)), Step(copy_from(source, snap=2), setxattr("c", "y")), show, Step(failok(STAT), copy_from(source, snap=3)), show,
+        under(7, [7], copy_from(source, snap=2)), *shown, at(7, *everything), LISTED]
+    yield "copy of a deleted object's snapshot", [under(5, [5, 4, 3, 2, 1], DELETE, name=source)] + each + [copied(6), Step(STAT)]
 
 
 
 def named_apart(cases):
     run = "%x" % time.time_ns()
     for number, (name, steps) in enumerate(cases):
-        yield "snapshots: " + name, [Step(*step.ops, **dict(step.how, name="%s.%d" % (run, number))) for step in steps]
+        yield "snapshots: " + name, [Step(*step.ops, **{"name": "%s.%d" % (run, number), **step.how}) for step in steps]
 
 
 def run_case(cluster, target, steps, record=None):

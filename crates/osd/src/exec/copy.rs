@@ -1,32 +1,44 @@
-//! The source side of COPY_FROM: a whole object, to be handed to another PG.
+//! The source side of COPY_FROM: a whole object, or what a snapshot shows of it, to be
+//! handed to another PG.
+//!
+//! Source: Ceph `src/osd/PrimaryLogPG.cc` (`do_copy_get`, `_copy_some`).
 
 use super::object_info::{USER_PREFIX, user_name};
 use super::staged::{StagedObject, Stop};
-use super::{CopiedObject, Fetched, Need};
+use super::{Clones, CopiedObject, CopySource, Fetched, Need, seen_at};
 use base::{Errno, WallTime};
 use bytes::Bytes;
 use std::cmp::Ordering;
-use store::{ObjectId, ObjectStore};
+use store::{CollId, ObjectId, ObjectStore};
 use wire::codec::{Decode, Decoder, Encode, Encoder, Result as DecodeResult};
+use wire::types::{HObject, SnapId};
 
 /// Keys taken from the store in one call.
 const OMAP_PAGE: usize = 1024;
 
 /// Everything of one object; call again with what it needs.
 ///
-/// `version` is the user version that it must have, 0 for any.
-/// Errors: ENOENT; ERANGE when the object is newer, EOVERFLOW when it is older; EIO.
+/// Errors: ENOENT, also when the snapshot does not show the object; EINVAL for the
+/// snapdir; ERANGE when the object is newer than the version wanted, EOVERFLOW when it is older; EIO.
 pub fn read_whole(
     store: &dyn ObjectStore,
-    id: &ObjectId,
-    version: u64,
+    coll: CollId,
+    source: &CopySource,
+    clones: &Clones<'_>,
     fetched: &Fetched,
 ) -> Result<Result<CopiedObject, Errno>, Need> {
-    let mut object = match StagedObject::load(store, fetched, id.clone()) {
+    let snap = source.object.snap;
+    if snap == SnapId::SNAPDIR {
+        return Ok(Err(Errno::EINVAL));
+    }
+    let head = ObjectId { coll, object: HObject { snap: SnapId::HEAD, ..source.object.clone() } };
+    let seen =
+        StagedObject::load(store, fetched, head).and_then(|head| seen_at(snap, clones, head, store, fetched));
+    let mut object = match seen {
         Ok(object) => object,
         Err(stop) => return failed(stop),
     };
-    match copy(&mut object, version) {
+    match copy(&mut object, source.version) {
         Ok(copied) => Ok(Ok(copied)),
         Err(Stop::Data) => Err(Need::Data(object.needs)),
         Err(stop) => failed(stop),
@@ -42,10 +54,8 @@ fn failed(stop: Stop) -> Result<Result<CopiedObject, Errno>, Need> {
     }
 }
 
+/// `version` is the user version that it must have, 0 for any.
 fn copy(object: &mut StagedObject<'_>, version: u64) -> Result<CopiedObject, Stop> {
-    if !object.exists {
-        return Err(Errno::ENOENT.into());
-    }
     match version.cmp(&object.info.user_version) {
         _ if version == 0 => {}
         Ordering::Less => return Err(Errno::ERANGE.into()),

@@ -66,14 +66,18 @@ pub struct Context<'a> {
     /// For what object classes draw at random.
     pub seed: u64,
     pub watch: WatchContext,
+    pub clones: Clones<'a>,
+}
+
+/// What of the PG decides which clones can be looked at.
+pub struct Clones<'a> {
     /// Snapshots of the pool that are being removed.
     pub removed_snaps: Option<&'a IntervalSet>,
-    /// Another object of ours must be recovered before it is read, or (`true`) before a
-    /// write builds on it.
+    /// A clone must be recovered before it is read, or (`true`) before a write builds on it.
     pub is_unready: &'a dyn Fn(&HObject, bool) -> bool,
 }
 
-impl Context<'_> {
+impl Clones<'_> {
     fn is_removed(&self, snap: SnapId) -> bool {
         self.removed_snaps.is_some_and(|removed| removed.contains(snap.0))
     }
@@ -94,7 +98,7 @@ pub enum Need {
     Data(Vec<DataRange>),
     /// The whole of another object, perhaps in another PG or pool.
     Copy(CopySource),
-    /// An object that has to be recovered first: see [`Context::is_unready`].
+    /// An object that has to be recovered first: see [`Clones::is_unready`].
     Object(HObject),
     /// The store is loading metadata ([`StoreError::Pending`]).
     Metadata(StoreError),
@@ -110,6 +114,7 @@ pub struct DataRange {
 /// An object named by a client's COPY_FROM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopySource {
+    /// Its snap is the snapshot to be copied, not the clone that shows it.
     pub object: HObject,
     /// The user version it must have; 0 for any.
     pub version: u64,
@@ -256,7 +261,7 @@ fn run(
         }
         object.is_tracked |= snapshots::will_clone(&object, &snap_context);
     } else {
-        object = seen_at(context, object, store, fetched)?;
+        object = seen_at(context.request.snap, &context.clones, object, store, fetched)?;
     }
     let executed = run_ops(context, &mut object, fetched)?;
     if !object.needs.is_empty() {
@@ -277,16 +282,17 @@ fn run(
 
 /// What a request that only reads is about: the head, or what a snapshot shows of it.
 fn seen_at<'a>(
-    context: &Context<'_>,
+    snap: SnapId,
+    clones: &Clones<'_>,
     head: StagedObject<'a>,
     store: &'a dyn ObjectStore,
     fetched: &'a Fetched,
 ) -> Result<StagedObject<'a>, Stop> {
-    let object = match context.request.snap {
+    let object = match snap {
         // A whiteout has clones to list.
         SnapId::SNAPDIR if head.before.stored => return Ok(head),
         SnapId::SNAPDIR | SnapId::HEAD => head,
-        snap => match snapshots::show(context, &head, snap, false) {
+        snap => match snapshots::show(clones, &head, snap, false) {
             Ok(Shown::Head) => head,
             Ok(Shown::Clone(id)) => {
                 let clone = StagedObject::load_clone(store, fetched, id)?;

@@ -3,7 +3,7 @@
 //! Source: Ceph `src/osd/PrimaryLogPG.cc` (`do_pg_op`), `src/osd/osd_types.cc`
 //! (`pg_t::get_hobj_start`, `get_hobj_end`).
 
-use super::object_info::{ObjectInfo, stored_name};
+use super::object_info::stored_name;
 use super::staged::Stop;
 use super::{Effect, Need, Outcome, Unsupported, limits, ops, reply_op};
 use base::Errno;
@@ -27,8 +27,6 @@ pub struct PgListContext<'a> {
     pub pool: &'a PgPool,
     pub pg: PgId,
     pub coll: CollId,
-    /// There are clones in the PG, so that heads may be whiteouts.
-    pub has_clones: bool,
 }
 
 /// Runs a request that [`super::classify`] calls a PG operation.
@@ -194,13 +192,10 @@ fn is_listed(
     if object.snap != SnapId::HEAD || (nspace != ALL_NAMESPACES && *nspace != object.nspace) {
         return Ok(false);
     }
-    let id = ObjectId { coll: context.coll, object: object.clone() };
-    if context.has_clones && ObjectInfo::load(store, &id)?.is_some_and(|info| info.is_whiteout) {
-        return Ok(false);
-    }
+    // As Ceph's, listings name deleted heads that have clones: whoever looks for snapshots finds them so.
     match filter {
         None => Ok(true),
-        Some(filter) => filter.matches(store, &id),
+        Some(filter) => filter.matches(store, &ObjectId { coll: context.coll, object: object.clone() }),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use super::object_info::INFO_ATTR;
 use super::staged::{StagedObject, Stop};
-use super::{Context, InfoError, StatDelta};
+use super::{Clones, Context, InfoError, StatDelta};
 use base::Errno;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -206,7 +206,7 @@ impl SnapContext {
             return SnapContext { seq: context.pool.snap_seq, snaps };
         }
         let mut snaps = request.snaps.clone();
-        snaps.retain(|snap| !context.is_removed(*snap));
+        snaps.retain(|snap| !context.clones.is_removed(*snap));
         SnapContext { seq: request.snap_seq, snaps }
     }
 
@@ -231,12 +231,12 @@ pub(super) enum Shown {
 
 /// Errors: ENOENT when the snapshot is gone or the object was not there.
 pub(super) fn show(
-    context: &Context<'_>,
+    clones: &Clones<'_>,
     head: &StagedObject<'_>,
     snap: SnapId,
     write: bool,
 ) -> Result<Shown, Stop> {
-    if context.is_removed(snap) {
+    if clones.is_removed(snap) {
         return Err(Errno::ENOENT.into());
     }
     if snap.0 > head.before.info.snap_seq {
@@ -244,7 +244,7 @@ pub(super) fn show(
     }
     let at = head.before.snapset.find(snap).ok_or(Errno::ENOENT)?;
     let object = HObject { snap: head.before.snapset.clones[at].id, ..head.id.object.clone() };
-    context.require(&object, write)?;
+    clones.require(&object, write)?;
     Ok(Shown::Clone(ObjectId { coll: head.id.coll, object }))
 }
 

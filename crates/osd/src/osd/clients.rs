@@ -13,7 +13,7 @@ use crate::shared::CopyWait;
 use base::{Errno, Time};
 use store::ObjectStore;
 use wire::messages::{Incoming, MCommand, MOsdBackoff, MOsdMap, MOsdOp, Outgoing, Payload, Peer, SessionId};
-use wire::types::{EVersion, Epoch, HObject, OsdId, PgId, ReqId};
+use wire::types::{EVersion, Epoch, HObject, OsdId, PgId, ReqId, SnapId};
 
 /// Requests held for epochs that we do not have yet.
 const FUTURE_MAX: usize = 4096;
@@ -226,7 +226,7 @@ impl<S: ObjectStore> Osd<S> {
             id: self.sh.new_id(),
             origin: Origin::Copy { osd: from, id: get.id },
             reqid: ReqId { name: wire::types::EntityName::osd(from.0), tid: get.id, inc: 0 },
-            object: get.object,
+            object: HObject { snap: SnapId::HEAD, ..get.object },
             work: Work::Copy(source),
             fetched: Fetched::default(),
             arrived: ctx.now,

@@ -237,15 +237,13 @@ impl Pg {
             return self.discard(sh, request);
         };
         let at_version = EVersion::new(map.epoch, self.info.last_update.version + 1);
+        let clones = exec::Clones {
+            removed_snaps: map.removed_snaps_queue.get(&self.id.pool),
+            is_unready: &|object, write| self.is_unready(object, write),
+        };
         let result = match &request.work {
             Work::Op(op, Class::PgOp) => exec::execute_pg_op(
-                &exec::PgListContext {
-                    request: op,
-                    pool,
-                    pg: self.id,
-                    coll: self.coll,
-                    has_clones: self.info.sums.clones != 0,
-                },
+                &exec::PgListContext { request: op, pool, pg: self.id, coll: self.coll },
                 &sh.store,
             ),
             Work::Op(op, _) => exec::execute(
@@ -262,8 +260,7 @@ impl Pg {
                     pg_user_version: self.info.last_user_version,
                     seed: ctx.random.next_u64(),
                     watch: self.watch_context(sh, &request),
-                    removed_snaps: map.removed_snaps_queue.get(&self.id.pool),
-                    is_unready: &|object, write| self.is_unready(object, write),
+                    clones,
                 },
                 &sh.store,
                 &request.fetched,
@@ -273,8 +270,7 @@ impl Pg {
                 exec::watch::end_watches(&sh.store, id, keys, at_version, &request.fetched)
             }
             Work::Copy(source) => {
-                let id = self.object_id(&request.object);
-                match exec::read_whole(&sh.store, &id, source.version, &request.fetched) {
+                match exec::read_whole(&sh.store, self.coll, source, &clones, &request.fetched) {
                     Ok(result) => {
                         if held {
                             self.unlock(&request);

@@ -10,7 +10,7 @@ use wire::types::SnapId;
 /// An object that was not there is removed; one that has not changed since stays as it is.
 pub(super) fn roll_back(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundings<'_>) -> OpEnd {
     let snap = SnapId(SnapArgs::of(&op.args).snap);
-    match snapshots::show(around.context, object, snap, true) {
+    match snapshots::show(&around.context.clones, object, snap, true) {
         Ok(Shown::Clone(id)) => object.roll_back(id)?,
         Ok(Shown::Head) if object.before.exists => object.touched = true,
         Ok(Shown::Head) => remove(object)?,

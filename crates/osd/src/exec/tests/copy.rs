@@ -71,11 +71,56 @@ fn a_copy_survives_its_way_between_osds() {
     }
 }
 
+/// `name` as it is written in three states: snapshot 2 shows "two" and an xattr, 3 and 4 show "four".
+fn kept_for_snapshots(bench: &mut Bench, name: &str) {
+    for (seq, snaps, ops) in [
+        (1, vec![], vec![write_full(b"two"), set_xattr("a", "of two"), omap_set(&[("k", "v")])]),
+        (2, vec![2], vec![write_full(b"four"), bare(OpCode::OMAPCLEAR)]),
+        (4, vec![4, 3, 2], vec![write_full(b"now")]),
+    ] {
+        let snaps = snaps.into_iter().map(SnapId).collect();
+        let write = MOsdOp { object: name.into(), snap_seq: SnapId(seq), snaps, ..request(ops) };
+        assert_eq!(bench.run_request(&write).result, 0);
+    }
+}
+
+fn at(snap: u64) -> CopySource {
+    CopySource { object: HObject { snap: SnapId(snap), ..object("source") }, version: 0 }
+}
+
+fn copy_of(name: &str, snap: u64) -> OsdOp {
+    OsdOp { args: CopyFromArgs { snap, ..CopyFromArgs::default() }.into_args(), ..copy_op(name, 0) }
+}
+
 #[test]
-fn copies_of_snapshots_are_refused() {
+fn a_copy_of_a_snapshot_has_what_it_shows() {
     let mut bench = Bench::new();
-    source(&mut bench, 1);
-    let args = CopyFromArgs { snap: 4, ..CopyFromArgs::default() };
-    let op = OsdOp { args: args.into_args(), ..copy_op("source", 0) };
-    assert_eq!(bench.run(vec![op]).result, -95);
+    kept_for_snapshots(&mut bench, "source");
+    let whole = bench.copy(&at(2)).unwrap();
+    assert_eq!(
+        (&whole.data[..], whole.omap.len(), whole.xattrs.len(), whole.user_version),
+        (&b"two"[..], 1, 1, 1)
+    );
+    let shown = |bench: &mut Bench, snap: u64| bench.copy(&at(snap)).map(|copied| copied.data);
+    assert_eq!(shown(&mut bench, 3).unwrap(), "four");
+    assert_eq!(shown(&mut bench, 5).unwrap(), "now", "nothing was written since");
+    assert_eq!(shown(&mut bench, 1).err(), Some(Errno::ENOENT), "it is not among the snapshots");
+    assert_eq!(shown(&mut bench, SnapId::SNAPDIR.0).err(), Some(Errno::EINVAL));
+    let newer = CopySource { version: whole.user_version + 1, ..at(2) };
+    assert_eq!(bench.copy(&newer).err(), Some(Errno::EOVERFLOW));
+    bench.removed_snaps.insert(2, 1);
+    assert_eq!(shown(&mut bench, 2).err(), Some(Errno::ENOENT));
+    assert_eq!(bench.run(vec![copy_of("source", 2)]).result, -2);
+    assert_eq!(bench.run(vec![copy_of("source", 4)]).result, 0);
+    assert_eq!(bench.data().unwrap(), b"four");
+}
+
+#[test]
+fn an_object_is_no_copy_of_its_own_snapshot() {
+    let mut bench = Bench::new();
+    kept_for_snapshots(&mut bench, "o");
+    for snap in [1, 2, 9, SnapId::HEAD.0, SnapId::SNAPDIR.0] {
+        assert_eq!(bench.run(vec![copy_of("o", snap)]).result, -22, "snapshot {snap}");
+    }
+    assert_eq!(bench.data().unwrap(), b"now");
 }

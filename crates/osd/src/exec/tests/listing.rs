@@ -27,7 +27,7 @@ fn run(bench: &Bench, op: OsdOp, nspace: &str, pg_num: u32) -> Outcome {
     request.object.clear();
     request.locator.nspace = nspace.into();
     let pool = PgPool { pg_num, ..PgPool::default() };
-    let context = PgListContext { request: &request, pool: &pool, pg: PG, coll: COLL, has_clones: true };
+    let context = PgListContext { request: &request, pool: &pool, pg: PG, coll: COLL };
     assert_eq!(classify(&request), Class::PgOp);
     execute_pg_op(&context, &bench.store).unwrap()
 }
@@ -159,8 +159,7 @@ fn a_listing_gets_on_while_metadata_is_loaded_piece_by_piece() {
         let mut request = request(vec![even(&cursor)]);
         request.object.clear();
         request.locator.nspace = "\u{1}".into();
-        let context =
-            PgListContext { request: &request, pool: &bench.pool, pg: PG, coll: COLL, has_clones: true };
+        let context = PgListContext { request: &request, pool: &bench.pool, pg: PG, coll: COLL };
         match execute_pg_op(&context, &store) {
             Ok(outcome) => {
                 let page = decode(&outcome);
@@ -180,4 +179,16 @@ fn a_listing_gets_on_while_metadata_is_loaded_piece_by_piece() {
     names.dedup();
     assert_eq!((names.len(), listed), (50, 50));
     assert!(waits > 0, "metadata was always there");
+}
+
+#[test]
+fn a_deleted_object_is_listed_while_it_has_clones() {
+    let mut bench = populated(1);
+    let mut delete = request(vec![bare(OpCode::DELETE)]);
+    delete.object = "o000".into();
+    delete.locator.nspace = "space".into();
+    (delete.snap_seq, delete.snaps) = (SnapId(4), vec![SnapId(4)]);
+    assert_eq!(bench.run_request(&delete).result, 0);
+    let start = HObject::pg_start(PG.pool, PG.seed);
+    assert_eq!(page(&bench, &start, 10, "space").names, ["space/o000"]);
 }

@@ -137,10 +137,13 @@ impl Bench {
             pg_user_version: self.user_version,
             seed: self.version,
             watch: Default::default(),
-            removed_snaps: Some(&self.removed_snaps),
-            is_unready: &|_, _| false,
+            clones: self.clones(),
         };
         execute(&context, &self.store, fetched)
+    }
+
+    fn clones(&self) -> Clones<'_> {
+        Clones { removed_snaps: Some(&self.removed_snaps), is_unready: &|_, _| false }
     }
 
     fn fetch(&mut self, range: &DataRange) -> Bytes {
@@ -152,10 +155,9 @@ impl Bench {
     }
 
     pub(super) fn copy(&mut self, source: &CopySource) -> Result<CopiedObject, Errno> {
-        let id = ObjectId { coll: COLL, object: source.object.clone() };
         let mut fetched = Fetched::default();
         loop {
-            match read_whole(&self.store, &id, source.version, &fetched) {
+            match read_whole(&self.store, COLL, source, &self.clones(), &fetched) {
                 Ok(copied) => return copied,
                 Err(Need::Data(ranges)) => {
                     for range in ranges {

@@ -131,8 +131,10 @@ fn a_missing_clone_is_asked_for_by_name() {
         pg_user_version: 0,
         seed: 0,
         watch: Default::default(),
-        removed_snaps: None,
-        is_unready: &|object, write| object.snap == SnapId(1) && !write,
+        clones: Clones {
+            removed_snaps: None,
+            is_unready: &|object, write| object.snap == SnapId(1) && !write,
+        },
     };
     let need = execute(&context, &bench.store, &Fetched::default()).unwrap_err();
     assert_eq!(need, Need::Object(clone_id(1).object));
