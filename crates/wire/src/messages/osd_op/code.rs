@@ -61,7 +61,6 @@ codes! {
     APPEND = 0x2206;
     SETTRUNC = 0x2208;
     TRIMTRUNC = 0x2209;
-    TMAPUP = 0x220a;
     TMAPPUT = 0x220b;
     CREATE = 0x220d;
     ROLLBACK = 0x220e;
@@ -81,6 +80,7 @@ codes! {
     SETXATTRS = 0x2302;
     RESETXATTRS = 0x2303;
     RMXATTR = 0x2304;
+    TMAPUP = 0x320a;
 }
 
 const MODE_WRITE: u16 = 0x2000;
