@@ -9,8 +9,6 @@ As op_semantics.py does for other operations, and by its connection. Two clients
 stand in a request or an answer, the answers shown and recorded have 4100 and 4200. An output that nobody can
 foretell is shown as "*".
 """
-import argparse
-import json
 import re
 import struct
 import sys
@@ -442,22 +440,5 @@ def run(conf, only, cuts, record=None):
     return answers
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conf", action="append", required=True, help="a cluster's ceph.conf; at most two")
-    parser.add_argument("--only", help="cases whose name contains this")
-    parser.add_argument("--cuts", action="store_true", help="also inputs cut short or damaged")
-    parser.add_argument("--record", help="also write requests and answers to this file, as a fixture")
-    options = parser.parse_args()
-    record = open(options.record, "w") if options.record else None
-    answers = [run(conf, options.only, options.cuts, record) for conf in options.conf[:2]]
-    if len(answers) == 1:
-        json.dump(answers[0], sys.stdout, indent=1)
-        print()
-        return 0
-    op_semantics.differences(*answers)
-    return 0 if answers[0] == answers[1] else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(op_semantics.main(__doc__, run, "cuts", "also inputs cut short or damaged"))

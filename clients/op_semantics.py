@@ -807,15 +807,16 @@ def differences(ours, theirs):
                 print("  step %d\n    %s\n    %s" % (i, json.dumps(a), json.dumps(b)))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(description, play, switch, meaning):
+    """The command line of a script that compares: `play(conf, only, switch, record)` gives a cluster's answers."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conf", action="append", required=True, help="a cluster's ceph.conf; at most two")
     parser.add_argument("--only", help="cases whose name contains this")
-    parser.add_argument("--hostile", action="store_true", help="also what real OSDs may abort on")
+    parser.add_argument("--" + switch, action="store_true", help=meaning)
     parser.add_argument("--record", help="also write requests and answers to this file, as a fixture")
     options = parser.parse_args()
     record = open(options.record, "w") if options.record else None
-    answers = [run(conf, options.only, options.hostile, record) for conf in options.conf[:2]]
+    answers = [play(conf, options.only, getattr(options, switch), record) for conf in options.conf[:2]]
     if len(answers) == 1:
         json.dump(answers[0], sys.stdout, indent=1)
         print()
@@ -825,4 +826,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, run, "hostile", "also what real OSDs may abort on"))

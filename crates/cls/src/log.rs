@@ -3,7 +3,7 @@
 //!
 //! Source: Ceph `src/cls/log/`.
 
-use crate::time_key::{PREFIX, reaches, time_prefix};
+use crate::time_key::{ListRequest, PREFIX, list_reply, reaches, start, time_prefix};
 use crate::{Access, Fault, Method, Object, Output};
 use base::{Duration, Errno, WallTime};
 use bytes::Bytes;
@@ -109,32 +109,14 @@ fn add(object: &mut dyn Object, input: Bytes) -> Output {
     Ok(Bytes::new())
 }
 
-/// `cls_log_list_op`.
-struct List {
-    from: WallTime,
-    /// Instead of `from`, the last key seen.
-    marker: Bytes,
-    /// Not included; no bound if it is before `from`, or `from` is zero.
-    to: WallTime,
-    max: i32,
-}
-
-impl Decode for List {
-    fn decode(d: &mut Decoder) -> DecodeResult<Self> {
-        d.versioned("cls_log_list_op", 1, |d, _| {
-            Ok(List { from: d.get()?, marker: d.get()?, to: d.get()?, max: d.i32()? })
-        })
-    }
-}
-
-/// `cls_log_list_ret`: entries, the last key looked at, whether there may be more.
+/// The marker is the last key looked at; without `from` there is no end either.
 fn list(object: &mut dyn Object, input: Bytes) -> Output {
-    let List { from, marker, to, max } = List::from_bytes(input, Features::ALL)?;
+    let ListRequest { from, marker, to, max } = ListRequest::from_bytes(input, Features::ALL)?;
     let max = match usize::try_from(max) {
         Ok(max @ 1..=LIST_MAX) => max,
         _ => LIST_MAX,
     };
-    let start = if marker.is_empty() { time_prefix(from).into() } else { marker };
+    let start = start(marker, from);
     let bounded = from != WallTime::ZERO && to >= from;
     let (stored, mut more) = object.omap_list(&start, PREFIX.as_bytes(), max)?;
     let mut entries = Vec::new();
@@ -148,13 +130,7 @@ fn list(object: &mut dyn Object, input: Bytes) -> Output {
         // What is no entry is left out.
         entries.extend(LogEntry::from_bytes(value, Features::ALL));
     }
-    let mut e = Encoder::plain();
-    e.versioned(1, 1, |e| {
-        e.put(&entries);
-        e.put(&last);
-        e.bool(more);
-    });
-    Ok(e.finish())
+    Ok(list_reply(&entries, &last, more))
 }
 
 /// `cls_log_trim_op`.
@@ -180,7 +156,7 @@ impl Decode for Trim {
 /// ENODATA when there is nothing to remove: callers repeat until then.
 fn trim(object: &mut dyn Object, input: Bytes) -> Output {
     let Trim { from, to, from_marker, to_marker } = Trim::from_bytes(input, Features::ALL)?;
-    let start = if from_marker.is_empty() { time_prefix(from).into() } else { from_marker };
+    let start = start(from_marker, from);
     let end: Bytes = if to_marker.is_empty() {
         time_prefix(to + Duration::from_micros(1)).into()
     } else {

@@ -3,7 +3,7 @@
 //!
 //! Source: Ceph `src/cls/timeindex/`.
 
-use crate::time_key::{PREFIX, exceeds, reaches, time_prefix};
+use crate::time_key::{ListRequest, PREFIX, exceeds, list_reply, reaches, start, time_prefix};
 use crate::{Access, Method, Object, Output};
 use base::{Errno, WallTime};
 use bytes::Bytes;
@@ -88,30 +88,12 @@ fn add(object: &mut dyn Object, input: Bytes) -> Output {
     Ok(Bytes::new())
 }
 
-/// `cls_timeindex_list_op`.
-struct List {
-    from: WallTime,
-    /// Instead of `from`, the last key seen.
-    marker: Bytes,
-    /// Not included; no bound if it is before `from`.
-    to: WallTime,
-    max: i32,
-}
-
-impl Decode for List {
-    fn decode(d: &mut Decoder) -> DecodeResult<Self> {
-        d.versioned("cls_timeindex_list_op", 1, |d, _| {
-            Ok(List { from: d.get()?, marker: d.get()?, to: d.get()?, max: d.i32()? })
-        })
-    }
-}
-
-/// `cls_timeindex_list_ret`: entries, the last one's key, whether there may be more.
+/// The marker is the last entry's key.
 fn list(object: &mut dyn Object, input: Bytes) -> Output {
-    let List { from, marker, to, max } = List::from_bytes(input, Features::ALL)?;
+    let ListRequest { from, marker, to, max } = ListRequest::from_bytes(input, Features::ALL)?;
     // A negative number is a large one.
     let max = usize::try_from(max).unwrap_or(LIST_MAX).min(LIST_MAX);
-    let start = if marker.is_empty() { time_prefix(from).into() } else { marker };
+    let start = start(marker, from);
     let (stored, mut more) = object.omap_list(&start, PREFIX.as_bytes(), max)?;
     let mut entries = Vec::new();
     let mut last = Bytes::new();
@@ -123,13 +105,7 @@ fn list(object: &mut dyn Object, input: Bytes) -> Output {
         entries.push(IndexEntry::listed(&key, value));
         last = key;
     }
-    let mut e = Encoder::plain();
-    e.versioned(1, 1, |e| {
-        e.put(&entries);
-        e.put(&last);
-        e.bool(more);
-    });
-    Ok(e.finish())
+    Ok(list_reply(&entries, &last, more))
 }
 
 /// `cls_timeindex_trim_op`.
@@ -154,7 +130,7 @@ impl Decode for Trim {
 /// ENODATA when there is nothing to remove: callers repeat until then.
 fn trim(object: &mut dyn Object, input: Bytes) -> Output {
     let Trim { from, to, from_marker, to_marker } = Trim::from_bytes(input, Features::ALL)?;
-    let start = if from_marker.is_empty() { time_prefix(from).into() } else { from_marker };
+    let start = start(from_marker, from);
     let end = if to_marker.is_empty() { time_prefix(to).into() } else { to_marker };
     let (stored, _) = object.omap_list(&start, PREFIX.as_bytes(), TRIM_MAX)?;
     let gone: BTreeSet<Bytes> =
