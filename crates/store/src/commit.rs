@@ -56,7 +56,7 @@ impl Core {
         self.issue();
         self.pump();
         if self.stalled.is_empty() {
-            self.index.evict(self.options.index_limit());
+            self.evict();
         }
     }
 

@@ -145,6 +145,11 @@ impl Core {
         id
     }
 
+    /// Pages leave memory down to the limit, so far as they can.
+    pub(crate) fn evict(&mut self) {
+        self.index.evict(self.options.index_limit());
+    }
+
     /// A block that is on its way to a fresh place, or about to be.
     pub(crate) fn flying(&self, device: u32) -> Option<Bytes> {
         if let Some((start, flying)) = self.flying.range(..=device).next_back()

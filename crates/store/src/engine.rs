@@ -81,10 +81,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes of index pages in memory; the rest is for data on its way and for
+    /// Bytes of index pages in memory: half of what the read cache leaves. The other half is for
+    /// data on its way, for pages that a checkpoint holds on to while they change, and for
     /// what the index needs to find its pages.
     pub(crate) fn index_limit(&self) -> usize {
-        self.memory_limit / 8 * 5
+        (self.memory_limit - self.read_cache_limit()) / 2
     }
 
     pub(crate) fn read_cache_limit(&self) -> usize {

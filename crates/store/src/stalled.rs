@@ -143,6 +143,12 @@ impl Core {
                 return self.fail(EngineError::Refused { error });
             }
         }
+        if any {
+            // Under pressure there is always somebody waiting, and memory has to be kept then
+            // above all. Each time follows some progress: pages that the next one needs
+            // may have to come again, but not for ever.
+            self.evict();
+        }
         if any || self.stalled.is_empty() {
             self.events.extend(self.pager.take_behind().into_iter().map(StoreEvent::Loaded));
         }

@@ -1,0 +1,166 @@
+//! The memory limit is kept by what is really allocated, not only by what the
+//! store believes: every allocation of this process is counted.
+#![allow(unsafe_code)]
+
+use base::{AlignedBuf, Random};
+use bytes::Bytes;
+use env::{DiskInfo, DiskOp};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, Transaction};
+use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
+
+/// Bytes allocated and not freed yet.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator does the work; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MEMORY_LIMIT: usize = 24 << 20;
+const OBJECTS: u64 = 30_000;
+const OVERWRITES: u64 = 30_000;
+const PGS: u64 = 16;
+const LOG_ENTRIES: u64 = 500;
+const BATCH: u64 = 32;
+
+fn coll(pg: u64) -> CollId {
+    CollId::Pg(PgId { pool: PoolId(1), seed: pg as u32 })
+}
+
+fn object(n: u64) -> ObjectId {
+    let name = format!("benchmark_data_node1_4711_object{n}");
+    let hash = base::crc32c(name.as_bytes());
+    let object = HObject { pool: PoolId(1), hash, name, snap: SnapId::HEAD, ..HObject::default() };
+    ObjectId { coll: coll(u64::from(hash) % PGS), object }
+}
+
+/// A store on a file, which is not in this process's memory.
+struct Rig {
+    engine: Engine,
+    file: File,
+    written: u64,
+    most: usize,
+    most_believed: usize,
+    start: usize,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let file = tempfile::tempfile().unwrap();
+        let info = DiskInfo { len_bytes: 4 << 30, block_len: 4096, volatile_cache: true };
+        file.set_len(info.len_bytes).unwrap();
+        let uuid = Uuid::from_random(1, 2);
+        let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
+        let options = Options { memory_limit: MEMORY_LIMIT, ..Options::default() };
+        let start = LIVE.load(Relaxed);
+        let engine = Engine::format(info, identity, options);
+        let mut rig = Rig { engine, file, written: 0, most: 0, most_believed: 0, start };
+        rig.drive(usize::MAX);
+        assert!(rig.engine.is_open(), "{:?}", rig.engine.open_error());
+        for coll in (0..PGS).map(coll).chain([CollId::Meta]) {
+            rig.engine.queue(Transaction { ops: vec![Mutation::CreateCollection(coll)] }).unwrap();
+        }
+        rig.commit();
+        rig
+    }
+
+    fn drive(&mut self, requests: usize) {
+        for _ in 0..requests {
+            let Some(request) = self.engine.poll_disk() else { return };
+            let result = match request.op {
+                DiskOp::Read { offset, len } => {
+                    let mut buf = AlignedBuf::zeroed(len as usize);
+                    self.file.read_exact_at(&mut buf[..len as usize], offset).unwrap();
+                    buf.freeze()
+                }
+                DiskOp::Write { mut offset, data } => {
+                    for piece in data {
+                        self.file.write_all_at(&piece, offset).unwrap();
+                        offset += piece.len() as u64;
+                    }
+                    Bytes::new()
+                }
+                _ => Bytes::new(),
+            };
+            self.engine.on_disk_done(request.token, Ok(result));
+        }
+    }
+
+    fn commit(&mut self) {
+        self.engine.commit();
+        self.drive(usize::MAX);
+        while self.engine.poll_event().is_some() {}
+        assert!(self.engine.fatal_error().is_none());
+        let stats = self.engine.stats();
+        self.most = self.most.max(LIVE.load(Relaxed) - self.start);
+        self.most_believed = self.most_believed.max((stats.metadata_memory + stats.cache_memory) as usize);
+    }
+
+    /// As an OSD writes 4 KiB: data, the object's info, an entry of the PG's log in and one out.
+    fn write(&mut self, n: u64, data: &Bytes) {
+        let id = object(n);
+        self.written += 1;
+        let version = self.written;
+        let log = ObjectId {
+            coll: CollId::Meta,
+            object: HObject { name: format!("pg.{:?}", id.coll), pool: PoolId(-1), ..HObject::default() },
+        };
+        let key = |version: u64| Bytes::from(format!("l{version:012}"));
+        let mut txn = Transaction::new();
+        let info = BTreeMap::from([("_".to_string(), Bytes::from(vec![version as u8; 250]))]);
+        txn.push(Mutation::Write { id: id.clone(), offset: 0, data: data.clone() });
+        txn.push(Mutation::SetXattrs { id, attrs: info });
+        let entries = BTreeMap::from([(key(version), Bytes::from(vec![1; 100]))]);
+        txn.push(Mutation::SetOmap { id: log.clone(), entries });
+        if let Some(old) = version.checked_sub(LOG_ENTRIES * PGS) {
+            txn.push(Mutation::RmOmap { id: log, keys: BTreeSet::from([key(old)]) });
+        }
+        self.engine.queue(txn).unwrap();
+    }
+}
+
+#[test]
+fn small_objects_beyond_what_the_limit_holds_are_paged_not_kept() {
+    let mut rig = Rig::new();
+    let mut random = Random::from_seed(7);
+    let data = AlignedBuf::zeroed(4096).freeze();
+    for n in 0..OBJECTS + OVERWRITES {
+        let n = if n < OBJECTS { n } else { random.below(OBJECTS) };
+        rig.write(n, &data);
+        if rig.written.is_multiple_of(BATCH) {
+            rig.commit();
+        }
+    }
+    rig.commit();
+    let stats = rig.engine.stats();
+    assert_eq!(stats.objects, OBJECTS + PGS);
+    assert!(stats.metadata_reads > 1000, "the index did not fit: {}", stats.metadata_reads);
+    assert!(rig.most_believed <= MEMORY_LIMIT, "believed: {} MiB", rig.most_believed >> 20);
+    assert!(rig.most <= MEMORY_LIMIT, "allocated: {} MiB", rig.most >> 20);
+}
