@@ -247,14 +247,19 @@ impl Rig {
     /// A store that has to load metadata first takes an impossible transaction at its
     /// word, so whether objects exist is asked before.
     pub fn queue(&mut self, txn: &Transaction) -> Result<TxnId, StoreError> {
-        for op in &txn.ops {
-            match op {
-                Mutation::Clone { from, .. } | Mutation::Rename { from, .. } => {
-                    let _ = self.ask(|engine| engine.stat(from));
-                }
-                Mutation::RemoveCollection(_) => self.drive(),
-                _ => (),
-            }
+        let sources = |op: &Mutation| match op {
+            Mutation::Clone { from, .. } | Mutation::Rename { from, .. } => Some(from.clone()),
+            _ => None,
+        };
+        let sources: Vec<ObjectId> = txn.ops.iter().filter_map(sources).collect();
+        let removes = txn.ops.iter().any(|op| matches!(op, Mutation::RemoveCollection(_)));
+        // What one transaction that waited lets go of, the next may be asked about.
+        let pages = self.engine.stats().metadata_reads > 0;
+        if removes || (pages && !sources.is_empty()) {
+            self.drive();
+        }
+        for from in sources {
+            let _ = self.ask(|engine| engine.stat(&from));
         }
         self.ask(|engine| engine.queue(txn.clone()))
     }
