@@ -6,6 +6,7 @@ pub mod crc;
 pub mod errno;
 pub mod json;
 pub mod random;
+pub mod sums;
 pub mod time;
 
 pub use aligned::AlignedBuf;

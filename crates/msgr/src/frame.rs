@@ -8,7 +8,7 @@ use crate::limits;
 use crate::message::HEADER_LEN;
 use crate::rx::{Rx, SEGMENT_CRC_SEED};
 use crate::tx::Tx;
-use base::ceph_crc32c;
+use base::{ceph_crc32c, sums};
 use bytes::Bytes;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -258,7 +258,7 @@ impl FrameReader {
                 }
                 Part::Segment(i) => {
                     let len = self.preamble.lens[i] as usize;
-                    let Some((segment, crc)) = rx.read_checked(len) else {
+                    let Some((segment, crc)) = rx.read_checked(len, 0) else {
                         return Ok(None);
                     };
                     self.segments[i] = segment;
@@ -353,7 +353,7 @@ pub(crate) fn write_message(
     for (i, pieces) in rope.iter().enumerate().take(count - 1) {
         let mut crc = SEGMENT_CRC_SEED;
         for piece in *pieces {
-            crc = ceph_crc32c(crc, piece);
+            crc = sums::continue_crc(crc, piece);
             tx.put_bytes(piece);
         }
         epilogue[1 + 4 * i..5 + 4 * i].copy_from_slice(&crc.to_le_bytes());

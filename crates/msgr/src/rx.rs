@@ -4,10 +4,11 @@
 //! copied. A part spread over chunks is assembled with one copy each, into a
 //! buffer that grows with what has arrived, never with what a length field
 //! promises. Checksums of assembled parts are computed while the bytes are in
-//! the cache.
+//! the cache. Those of long parts in one piece are remembered by piece
+//! ([`base::sums`]): the store and the next link need them again.
 
 use crate::limits::{GATHER_LEN_MIN, RESERVE_FACTOR, RESERVE_FIRST};
-use base::ceph_crc32c;
+use base::{ceph_crc32c, sums};
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Ceph's start value for a segment's checksum.
@@ -113,16 +114,15 @@ impl Rx {
     }
 
     /// A part of `len` bytes and its checksum as Ceph computes it for segments.
-    pub fn read_checked(&mut self, len: usize) -> Option<(Bytes, u32)> {
+    /// Its data begins at byte `lead`: pieces' checksums are remembered from there.
+    pub fn read_checked(&mut self, len: usize, lead: usize) -> Option<(Bytes, u32)> {
         // Nothing of the part had come before this chunk.
         if self.head.as_ref().is_some_and(|(head, _)| head.is_empty()) {
             self.head = None;
         }
         if self.partial.is_empty() && self.head.is_none() {
             if self.chunk.len() >= len {
-                let part = self.chunk.split_to(len);
-                let crc = ceph_crc32c(SEGMENT_CRC_SEED, &part);
-                return Some((part, crc));
+                return Some(sums::sum(SEGMENT_CRC_SEED, self.chunk.split_to(len), lead));
             }
             if len >= GATHER_LEN_MIN {
                 self.head = Some((std::mem::take(&mut self.chunk), len));
@@ -182,7 +182,7 @@ mod tests {
         let mut rx = Rx::new();
         rx.feed(chunk);
         assert_eq!(rx.read(10).unwrap().as_ptr(), start);
-        let (part, crc) = rx.read_checked(90).unwrap();
+        let (part, crc) = rx.read_checked(90, 0).unwrap();
         assert_eq!(part.as_ptr(), start.wrapping_add(10));
         assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &[7; 90]));
     }
@@ -195,16 +195,16 @@ mod tests {
         for piece in data.chunks(777) {
             assert!(found.is_none());
             rx.feed(Bytes::copy_from_slice(piece));
-            found = rx.read_checked(data.len());
+            found = rx.read_checked(data.len(), 0);
         }
         let (part, crc) = found.unwrap();
         assert_eq!(part, data);
         assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &data));
         // The next part starts its checksum anew.
         rx.feed(Bytes::from_static(b"ab"));
-        assert!(rx.read_checked(3).is_none());
+        assert!(rx.read_checked(3, 0).is_none());
         rx.feed(Bytes::from_static(b"c"));
-        assert_eq!(rx.read_checked(3).unwrap().1, ceph_crc32c(SEGMENT_CRC_SEED, b"abc"));
+        assert_eq!(rx.read_checked(3, 0).unwrap().1, ceph_crc32c(SEGMENT_CRC_SEED, b"abc"));
     }
 
     #[test]
@@ -212,23 +212,48 @@ mod tests {
         let data: Vec<u8> = (0..300_000u32).map(|i| i as u8).collect();
         let mut rx = Rx::new();
         rx.feed(Bytes::copy_from_slice(&data[..500]));
-        assert!(rx.read_checked(data.len()).is_none());
+        assert!(rx.read_checked(data.len(), 0).is_none());
         let unfinished = rx.unfinished(7).unwrap();
         assert_eq!((unfinished.head.len(), unfinished.len, unfinished.lead), (500, data.len(), 7));
         rx.leave_unfinished();
         let whole = Bytes::from(data);
         rx.feed(whole.clone());
-        let (part, crc) = rx.read_checked(whole.len()).unwrap();
+        let (part, crc) = rx.read_checked(whole.len(), 0).unwrap();
         assert_eq!(part.as_ptr(), whole.as_ptr(), "not copied");
         assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, &whole));
         assert_eq!(rx.unfinished(0), None);
+    }
+
+    /// What is remembered while a part is checked is what its frame's checksum
+    /// was compared with: a flipped bit changes both.
+    #[test]
+    fn long_part_is_summed_by_piece_from_its_data_on() {
+        let lead = 123;
+        let data: Vec<u8> = (0..300_000u32).map(|i| (i * 7) as u8).collect();
+        let sums_of = |data: &[u8]| {
+            let mut rx = Rx::new();
+            rx.feed(Bytes::copy_from_slice(data));
+            let (part, crc) = rx.read_checked(data.len(), lead).unwrap();
+            assert_eq!(part, data);
+            assert_eq!(crc, ceph_crc32c(SEGMENT_CRC_SEED, data));
+            let mut pieces = Vec::new();
+            sums::piece_crcs(&part[lead..lead + 70 * sums::PIECE_LEN], &mut pieces);
+            (crc, pieces)
+        };
+        let (crc, pieces) = sums_of(&data);
+        assert!(pieces.iter().copied().eq(data[lead..].chunks(sums::PIECE_LEN).take(70).map(base::crc32c)));
+        let mut flipped = data.clone();
+        flipped[lead + 5 * sums::PIECE_LEN] ^= 0x10;
+        let (other, others) = sums_of(&flipped);
+        assert_ne!(other, crc);
+        assert_eq!((0..70).filter(|at| pieces[*at] != others[*at]).collect::<Vec<_>>(), [5]);
     }
 
     #[test]
     fn promised_length_reserves_little() {
         let mut rx = Rx::new();
         rx.feed(Bytes::from_static(&[1; 10]));
-        assert!(rx.read_checked(100 << 20).is_none());
+        assert!(rx.read_checked(100 << 20, 0).is_none());
         assert!(rx.reserved_len() <= 2 * RESERVE_FIRST);
     }
 }

@@ -7,7 +7,7 @@ fn marker() -> ObjectId {
     id(CollId::Meta, "marker")
 }
 
-use base::{Errno, Random};
+use base::{AlignedBuf, Errno, Random};
 use bytes::Bytes;
 use common::damage::{LOG, Used, used};
 use common::disk::{Image, SimDisk};
@@ -217,6 +217,28 @@ fn metadata_alone_can_fill_the_device_and_be_deleted() {
     rig.drive();
     assert_eq!(rig.engine.fatal_error(), None);
     rig.run(vec![write(&marker_in_pg(), 0, pattern(1, 1 << 20))]).unwrap();
+}
+
+/// Checksums that come with the data are those stored: a block that does not
+/// match is refused, so a bit that flips after receipt is found.
+#[test]
+fn data_that_changed_after_it_was_summed_is_refused_when_read() {
+    let mut rig = Rig::format(DEVICE_LEN, options(), 1);
+    let object = id(pg(0), "o");
+    let data = pattern(1, 256 << 10);
+    let mut crcs: Vec<u32> = data.chunks(4096).map(base::crc32c).collect();
+    crcs[7] ^= 1;
+    let data = AlignedBuf::copy_of(&data).freeze();
+    let summed = base::sums::remember(data.clone(), 0, crcs);
+    rig.run(vec![Mutation::CreateCollection(pg(0)), write(&object, 0, summed)]).unwrap();
+    rig.drive();
+    let mut rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
+    assert_eq!(rig.read(&object, 0, 7 * 4096).unwrap(), data[..7 * 4096]);
+    assert_eq!(rig.read(&object, 8 * 4096, 24 * 4096).unwrap(), data[8 * 4096..32 * 4096]);
+    for (offset, len) in [(0, 256 << 10), (7 * 4096 + 5, 1)] {
+        let result = rig.read(&object, offset, len);
+        assert!(matches!(result, Err(StoreError::Checksum { offset: 28_672, .. })), "{result:?}");
+    }
 }
 
 /// Flips a bit under an object's block, as the device would.

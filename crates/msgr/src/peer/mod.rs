@@ -20,7 +20,7 @@ use crate::limits::{HANDSHAKE_TIMEOUT, PEER_BODY_LEN_MAX};
 use crate::rx::{Rx, Unfinished};
 use crate::tx::Tx;
 use base::Time;
-use base::crc::crc32c_append;
+use base::sums;
 use bytes::Bytes;
 use header::Header;
 use std::collections::VecDeque;
@@ -169,7 +169,7 @@ impl PeerLink {
                     None => return Ok(()),
                 },
             };
-            let Some((body, crc)) = self.rx.read_checked(header.len as usize) else {
+            let Some((body, crc)) = self.rx.read_checked(header.len as usize, header.lead as usize) else {
                 self.header = Some(header);
                 return Ok(());
             };
@@ -282,7 +282,8 @@ impl PeerLink {
             seq: self.out_seq,
             len: len as u32,
             lead: if body.len() > 1 { body[0].len() as u32 } else { 0 },
-            body_crc: body.iter().fold(0, |crc, piece| crc32c_append(crc, piece)),
+            // The usual CRC32C inverts at both ends.
+            body_crc: !body.iter().fold(!0, |crc, piece| sums::continue_crc(crc, piece)),
         };
         self.out_seq += 1;
         self.tx.put(&header.encode());
