@@ -100,8 +100,8 @@ impl Gather {
         self.parts[at].run.count += run.count;
         if fits {
             sums::piece_crcs(content, crcs);
-            let (first, crc) = (&content[..BLOCK], crcs[before]);
-            debug_assert_eq!(crc, crc32c(first), "what was checked on receipt is what is stored");
+            let (last, crc) = (content.rchunks(BLOCK).next(), crcs.last().copied());
+            debug_assert_eq!(crc, last.map(crc32c), "what was checked on receipt is what is stored");
             self.parts[at].pieces.push(Piece::Shared(data.slice(part)));
             return;
         }
