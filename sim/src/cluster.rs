@@ -4,12 +4,14 @@
 //! Knows how daemons are started, killed and started again on what survived.
 //! Must not know what a run does with them: that is [`crate::run`].
 
+mod clients;
+
 use crate::admin::Operator;
 use crate::checkers::replicas::{self, PgContent};
 use crate::disk::SimDisk;
 use crate::history::History;
 use crate::offline;
-use crate::snapshots::{SNAP_PGS, SnapshotClient};
+use crate::snapshots::SNAP_PGS;
 use crate::workload::{ModelWorkload, SharedHistory, WorkloadPlan};
 use crate::world::{NodeId, World};
 use base::{Duration, Random, Time, WallTime};
@@ -24,7 +26,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use store::{Engine, Identity, Options, PendingStore};
 use tracing::debug;
-use wire::types::{AddrType, EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
+use wire::types::{EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
 
 const FSID: Uuid = Uuid([7; 16]);
 pub const POOL: &str = "data";
@@ -66,6 +68,8 @@ pub struct ClusterPlan {
     pub pending_percent: u64,
     /// Seed and steps of a client that takes snapshots in a pool of its own.
     pub snapshots: Option<(u64, usize)>,
+    /// The same of a client that has an image in the pool of all.
+    pub image: Option<(u64, usize)>,
     pub fences: Vec<FencePlan>,
     pub sabotage: Sabotage,
 }
@@ -107,6 +111,7 @@ impl ClusterPlan {
             },
             pending_percent: 0,
             snapshots: None,
+            image: None,
             fences: Vec::new(),
             sabotage: Sabotage::default(),
         }
@@ -264,43 +269,6 @@ impl SimCluster {
         let operator = self.operator;
         let node = self.client_node("admin", "operator", Operator::default());
         self.world.start(operator, SimNode::Operator(Box::new(node)), &[]);
-    }
-
-    pub fn start_clients(&mut self) {
-        for i in 0..self.clients.len() {
-            self.start_client(i, self.plan.workload.operations);
-        }
-    }
-
-    fn start_client(&mut self, i: usize, operations: usize) {
-        let random = self.world.random().fork();
-        let mut history = self.history.borrow_mut();
-        let life = history.addresses.len();
-        let plan = WorkloadPlan { operations, ..self.plan.workload.clone() };
-        let mut workload = ModelWorkload::new(life, plan, self.history.clone(), random);
-        if let Some((seed, steps)) = self.plan.snapshots.filter(|_| life == 0) {
-            let pause_us = self.plan.workload.think_us * self.plan.workload.operations as u64 / steps as u64;
-            workload.snapshots = Some(SnapshotClient::new(Random::from_seed(seed), steps, pause_us));
-        }
-        self.lives[i] = life;
-        // The client's node takes the next nonce.
-        let socket = Some(SocketAddr::new(self.world.ip(self.clients[i]), 0));
-        history.addresses.push(EntityAddr { kind: AddrType::Any, nonce: self.next_nonce + 1, socket });
-        drop(history);
-        let node = self.client_node(&format!("client-{i}"), &format!("client-{i}"), workload);
-        self.world.start(self.clients[i], SimNode::Client(Box::new(node)), &[]);
-    }
-
-    /// Asks for the client's present life to be put on the blocklist.
-    pub fn fence(&mut self, i: usize) {
-        let addr = self.history.borrow().addresses[self.lives[i]];
-        self.ask(format!(r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"{addr}"}}"#));
-    }
-
-    /// The client's process ends, whatever it was waiting for, and another takes its place.
-    pub fn replace_client(&mut self, i: usize) {
-        let Some(SimNode::Client(node)) = self.world.kill(self.clients[i], false) else { return };
-        self.start_client(i, node.workload().remaining());
     }
 
     fn client_node<W: daemon::Workload>(&mut self, auth: &str, host: &str, workload: W) -> ClientNode<W> {
@@ -481,40 +449,6 @@ impl SimCluster {
             }
         }
         lines
-    }
-
-    // ---- clients ----
-
-    pub fn client(&self, i: usize) -> &ClientNode<ModelWorkload> {
-        match self.world.node(self.clients[i]) {
-            Some(SimNode::Client(node)) => node,
-            _ => unreachable!("clients run until the end"),
-        }
-    }
-
-    pub fn clients_done(&self) -> bool {
-        (0..self.clients.len()).all(|i| self.client(i).workload().is_done())
-    }
-
-    /// Requests without an answer.
-    pub fn pending(&self) -> usize {
-        (0..self.clients.len()).map(|i| self.client(i).workload().pending()).sum()
-    }
-
-    pub fn pending_requests(&self) -> Vec<String> {
-        let history = self.history.borrow();
-        let pending = history.operations.iter().filter(|op| op.returned.is_none());
-        pending.map(|op| format!("client {} {}: {:?}", op.client, op.object, op.call)).take(20).collect()
-    }
-
-    pub fn each_workload(&mut self, mut change: impl FnMut(usize, &mut ModelWorkload)) {
-        for (i, id) in self.clients.iter().enumerate() {
-            self.world.poke(*id, |node| {
-                if let SimNode::Client(node) = node {
-                    change(i, node.workload_mut());
-                }
-            });
-        }
     }
 
     // ---- the operator ----

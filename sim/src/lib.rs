@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod disk;
 pub mod faults;
 pub mod history;
+pub mod images;
 pub mod offline;
 pub mod run;
 pub mod snapshots;

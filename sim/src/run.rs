@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use tracing::info;
-use wire::types::{OsdId, PgId, PoolId, SnapId};
+use wire::types::{OsdId, PgId, PoolId};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
@@ -126,6 +126,8 @@ impl Run {
         // As well: one run in two takes snapshots.
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0003).fork();
         plan.snapshots = apart.chance(1, 2).then(|| (apart.next_u64(), 30 + apart.below(60) as usize));
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0005).fork();
+        plan.image = apart.chance(1, 2).then(|| (apart.next_u64(), 40 + apart.below(100) as usize));
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0004).fork();
         plan.fences = draw_fences(&mut apart, plan.clients, duration);
         let faults = FaultPlan::draw(&mut random, plan.osds);
@@ -170,6 +172,9 @@ impl Run {
         self.violations.extend(checkers::failed_reads(&self.cluster.history.borrow(), before));
         if let Some(snapshots) = &self.cluster.client(0).workload().snapshots {
             self.violations.extend(snapshots.violations.iter().cloned());
+        }
+        if let Some(image) = &self.cluster.client(0).workload().image {
+            self.violations.extend(image.violations.iter().cloned());
         }
         self.wait_clean("the cluster after the final reads")?;
         self.compare_replicas();
@@ -419,8 +424,9 @@ impl Run {
         let pgs =
             pools.into_iter().flat_map(|(pool, pg_num)| (0..pg_num).map(move |seed| PgId { pool, seed }));
         let pgs: Vec<PgId> = pgs.collect();
-        let snapshots = self.cluster.client(0).workload().snapshots.as_ref();
-        let alive: Vec<SnapId> = snapshots.map_or(Vec::new(), |snapshots| snapshots.alive().collect());
+        let owner = self.cluster.client(0).workload();
+        let snapshots = owner.snapshots.as_ref().map_or(Vec::new(), |snapshots| snapshots.alive().collect());
+        let of_image = owner.image.as_ref().map_or(Vec::new(), |image| image.alive().collect());
         let acting: Vec<(PgId, Vec<OsdId>)> = pgs
             .into_iter()
             .map(|pg| {
@@ -445,9 +451,8 @@ impl Run {
             let copies: Vec<_> =
                 acting.iter().map(|osd| (*osd, stores.get(osd).and_then(|s| s.get(&pg)))).collect();
             self.violations.extend(checkers::replicas::compare(pg, &copies));
-            if pg.pool == snap_pool {
-                self.violations.extend(checkers::replicas::leftover_clones(pg, &copies, &alive));
-            }
+            let alive = if pg.pool == snap_pool { &snapshots } else { &of_image };
+            self.violations.extend(checkers::replicas::leftover_clones(pg, &copies, alive));
         }
     }
 }

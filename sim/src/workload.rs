@@ -1,6 +1,7 @@
 //! A client that works on a few shared objects and writes down what happened.
 
 use crate::history::{Call, History, Outcome};
+use crate::images::ImageClient;
 use crate::snapshots::SnapshotClient;
 use base::{Duration, Errno, Random, Time};
 use bytes::Bytes;
@@ -43,8 +44,10 @@ pub struct ModelWorkload {
     next_at: Time,
     /// Reads each object once, as the last thing.
     final_reads: Option<Vec<String>>,
-    /// One client of a cluster works with snapshots, too.
+    /// One client of a cluster works with snapshots, too: of a pool,
     pub snapshots: Option<SnapshotClient>,
+    /// and of its own.
+    pub image: Option<ImageClient>,
 }
 
 impl ModelWorkload {
@@ -61,6 +64,7 @@ impl ModelWorkload {
             next_at: Time::ZERO,
             final_reads: None,
             snapshots: None,
+            image: None,
         }
     }
 
@@ -68,6 +72,7 @@ impl ModelWorkload {
         self.submitted >= self.plan.operations
             && self.pending.is_empty()
             && self.snapshots.as_ref().is_none_or(SnapshotClient::is_done)
+            && self.image.as_ref().is_none_or(ImageClient::is_done)
     }
 
     /// What is left to do for whoever takes its place.
@@ -87,6 +92,9 @@ impl ModelWorkload {
         self.next_at = Time::ZERO;
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.read_everything();
+        }
+        if let Some(image) = &mut self.image {
+            image.read_everything();
         }
     }
 
@@ -225,6 +233,9 @@ impl Workload for ModelWorkload {
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.on_batch_end(host);
         }
+        if let Some(image) = &mut self.image {
+            image.on_batch_end(host);
+        }
         let Some(pool) = host.client.pool_id(&self.plan.pool) else {
             self.next_at = host.env.now() + Duration::from_millis(10);
             return;
@@ -246,7 +257,9 @@ impl Workload for ModelWorkload {
     }
 
     fn on_completion(&mut self, _: &mut ClientHost<'_>, id: RequestId, completion: Completion) {
-        if self.snapshots.as_mut().is_some_and(|snapshots| snapshots.on_completion(id, &completion)) {
+        if self.snapshots.as_mut().is_some_and(|snapshots| snapshots.on_completion(id, &completion))
+            || self.image.as_mut().is_some_and(|image| image.on_completion(id, &completion))
+        {
             return;
         }
         let Some(operation) = self.pending.remove(&id) else { return };
@@ -259,6 +272,8 @@ impl Workload for ModelWorkload {
     fn next_wake(&self) -> Time {
         let idle = self.submitted >= self.plan.operations && self.final_reads.is_none();
         let own = if idle || self.pending.len() >= self.plan.depth { Time::MAX } else { self.next_at };
-        self.snapshots.as_ref().map_or(own, |snapshots| own.min(snapshots.next_wake()))
+        let snapshots = self.snapshots.as_ref().map_or(Time::MAX, SnapshotClient::next_wake);
+        let image = self.image.as_ref().map_or(Time::MAX, ImageClient::next_wake);
+        own.min(snapshots).min(image)
     }
 }

@@ -17,9 +17,10 @@ use wire::maps::{OsdMap, OsdMapFlags, PgPool, PoolFlags};
 use wire::messages::osd_op::flags;
 use wire::messages::{
     BackoffOp, Incoming, MMonCommand, MMonCommandAck, MMonGetVersionReply, MMonSubscribe, MOsdBackoff,
-    MOsdMap, MOsdOp, MOsdOpReply, OpResult, Outgoing, Payload, Subscription,
+    MOsdMap, MOsdOp, MOsdOpReply, MPoolOp, MPoolOpReply, OpResult, Outgoing, Payload, PoolOpKind,
+    Subscription,
 };
-use wire::types::{EntityAddr, Epoch, HObject, OsdId, PoolId, SpgId, Uuid};
+use wire::types::{EntityAddr, Epoch, HObject, OsdId, PoolId, SnapId, SpgId, Uuid};
 
 /// A submitted request; the tid on the wire. Unique for the client's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,8 +52,17 @@ pub enum Action {
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub enum Completion {
-    Object { result: i32, ops: Vec<OpResult>, user_version: u64 },
-    Command { result: i32, status: String, output: Bytes },
+    Object {
+        result: i32,
+        ops: Vec<OpResult>,
+        user_version: u64,
+    },
+    /// Of a command or a pool operation; the output of a new snapshot is its id as a u64.
+    Command {
+        result: i32,
+        status: String,
+        output: Bytes,
+    },
 }
 
 struct InFlight {
@@ -83,9 +93,10 @@ struct OsdSession {
     backoffs: Backoffs,
 }
 
-struct Command {
-    json: String,
-    input: Bytes,
+/// What the monitor is asked for.
+enum Command {
+    Text { json: String, input: Bytes },
+    PoolOp { pool: PoolId, op: PoolOpKind, snap: SnapId },
 }
 
 pub struct Client {
@@ -154,7 +165,16 @@ impl Client {
     /// Queues a command for the monitor: one JSON object, and bulk input.
     pub fn command(&mut self, json: String, input: Bytes) -> RequestId {
         let id = self.next_request_id();
-        self.commands.insert(id, Command { json, input });
+        self.commands.insert(id, Command::Text { json, input });
+        self.send_command(id);
+        id
+    }
+
+    /// Takes or removes a self-managed snapshot; `snap` is 0 for a new one. Where the
+    /// connection is lost it is asked for again, and an id that was drawn may go unused.
+    pub fn pool_op(&mut self, pool: PoolId, op: PoolOpKind, snap: SnapId) -> RequestId {
+        let id = self.next_request_id();
+        self.commands.insert(id, Command::PoolOp { pool, op, snap });
         self.send_command(id);
         id
     }
@@ -191,12 +211,13 @@ impl Client {
             MOsdMap::KIND => self.on_map(message.decode(self.mon_features)?),
             MMonCommandAck::KIND => {
                 let ack: MMonCommandAck = message.decode(self.mon_features)?;
-                let id = RequestId(message.tid);
-                if self.commands.remove(&id).is_some() {
-                    let done =
-                        Completion::Command { result: ack.result, status: ack.status, output: ack.output };
-                    self.actions.push_back(Action::Complete(id, done));
-                }
+                self.complete_command(RequestId(message.tid), ack.result, ack.status, ack.output);
+                Ok(())
+            }
+            MPoolOpReply::KIND => {
+                let reply: MPoolOpReply = message.decode(self.mon_features)?;
+                let output = reply.data.unwrap_or_default();
+                self.complete_command(RequestId(message.tid), reply.code, String::new(), output);
                 Ok(())
             }
             MMonGetVersionReply::KIND => {
@@ -205,6 +226,13 @@ impl Client {
             }
             // Maps and settings that this client has no use for.
             _ => Ok(()),
+        }
+    }
+
+    fn complete_command(&mut self, id: RequestId, result: i32, status: String, output: Bytes) {
+        if self.commands.remove(&id).is_some() {
+            let done = Completion::Command { result, status, output };
+            self.actions.push_back(Action::Complete(id, done));
         }
     }
 
@@ -229,9 +257,17 @@ impl Client {
     /// names it, comes first.
     fn send_command(&mut self, id: RequestId) {
         let Some(fsid) = self.fsid.filter(|_| self.mon_open) else { return };
-        let command = &self.commands[&id];
-        let message = MMonCommand { fsid, cmd: vec![command.json.clone()], input: command.input.clone() };
-        self.send_mon(&message, id.0);
+        match &self.commands[&id] {
+            Command::Text { json, input } => {
+                let message = MMonCommand { fsid, cmd: vec![json.clone()], input: input.clone() };
+                self.send_mon(&message, id.0);
+            }
+            Command::PoolOp { pool, op, snap } => {
+                let (pool, op, snap) = (*pool, *op, *snap);
+                let message = MPoolOp { fsid, pool, op, snap, name: String::new(), crush_rule: -1 };
+                self.send_mon(&message, id.0);
+            }
+        }
     }
 
     // ---- OSD sessions ----
