@@ -36,15 +36,12 @@ impl LocalCluster {
     /// Errors: what this call started is then still there, see [`LocalCluster::stop_started`].
     pub fn start(&mut self) -> Result<()> {
         self.start_missing()?;
-        self.wait(Want::Serving)?;
-        // A daemon that was killed a moment ago still held its pid file, and the monitor still takes it for alive.
-        let found = self.dir.daemons().len() - self.started.len();
-        if found > 0 {
+        if self.started.len() < self.dir.daemons().len() {
+            // One that was killed a moment ago still holds its pid file, and the monitor still takes it for alive.
             std::thread::sleep(DYING);
             self.start_missing()?;
-            self.wait(Want::Serving)?;
         }
-        Ok(())
+        self.wait(Want::Serving)
     }
 
     pub fn wait(&mut self, want: Want) -> Result<()> {
