@@ -263,18 +263,21 @@ impl Index {
     }
 
     pub(crate) fn mapping(&self, nid: Nid, block: u32) -> Option<Mapping> {
+        self.chunk(nid, block)?.get(block % CHUNK_BLOCKS)
+    }
+
+    /// The stretch with this block.
+    fn chunk(&self, nid: Nid, block: u32) -> Option<&Chunk<Mapping>> {
         let key = (nid, block / CHUNK_BLOCKS);
-        let (_, chunk) = self.blocks.tree.get(nid, |other| other.cmp(&key))?;
-        chunk.get(block % CHUNK_BLOCKS)
+        self.blocks.tree.get(nid, |other| other.cmp(&key)).map(|(_, chunk)| chunk)
     }
 
     /// Mapped blocks in `first..end`, ascending.
     pub(crate) fn for_mappings(&self, nid: Nid, first: u64, end: u64, mut visit: impl FnMut(u32, Mapping)) {
-        let chunk = first / u64::from(CHUNK_BLOCKS);
-        if first < end && (end - 1) / u64::from(CHUNK_BLOCKS) == chunk {
+        let stretch = |block: u64| block / u64::from(CHUNK_BLOCKS);
+        if first < end && end <= ALL_BLOCKS && stretch(first) == stretch(end - 1) {
             // Most reads: one entry, and the way to it is remembered.
-            let key = (nid, chunk as u32);
-            let Some((_, chunk)) = self.blocks.tree.get(nid, |other| other.cmp(&key)) else { return };
+            let Some(chunk) = self.chunk(nid, first as u32) else { return };
             for block in first as u32..end as u32 {
                 if let Some(mapping) = chunk.get(block % CHUNK_BLOCKS) {
                     visit(block, mapping);
