@@ -77,15 +77,9 @@ pub fn sum(seed: u32, data: Bytes, lead: usize) -> (Bytes, u32) {
         return (data, crc);
     }
     let (head, body) = data.split_at(lead);
-    let mut crc = ceph_crc32c(seed, head);
     let (pieces, rest) = body.as_chunks::<PIECE_LEN>();
-    let mut crcs = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        crcs.push(crc32c(piece));
-    }
-    for piece in &crcs {
-        crc = append_piece(crc, *piece);
-    }
+    let crcs: Vec<u32> = pieces.iter().map(|piece| crc32c(piece)).collect();
+    let crc = crcs.iter().copied().fold(ceph_crc32c(seed, head), append_piece);
     let crc = ceph_crc32c(crc, rest);
     (remember(data, lead, crcs), crc)
 }
