@@ -208,7 +208,7 @@ pub struct OsdOptions {
     /// Format the device if it is new. A file is made with this size.
     #[arg(long, value_parser = parse_size)]
     pub mkfs_size: Option<u64>,
-    /// Memory for the store; what its index needs beyond that is read when needed.
+    /// Memory for the store, about; what its index needs beyond that is read when needed.
     #[arg(long, default_value = "256M", value_parser = parse_memory)]
     pub memory: usize,
     /// Memory for object data that may be read again; part of --memory, at most a quarter of it.
