@@ -1,0 +1,146 @@
+//! Changing entries: values in place, entries that come and go.
+
+use super::{At, Entries, Kind, LOADED, Position, Sums, Tree};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+impl<T: Kind> Tree<T> {
+    /// Changes a page's entries; `change` answers what it added and took away.
+    pub(super) fn edit<R>(&mut self, at: At, change: impl FnOnce(&mut Entries<T>) -> (R, Sums, Sums)) -> R {
+        let generation = self.generation;
+        let node = Arc::make_mut(&mut self.nodes[at.0]);
+        node.changed = generation;
+        let slot = &mut node.slots[at.1];
+        let was_dirty = slot.changed == generation;
+        slot.changed = generation;
+        let before = slot.sums.memory::<T>();
+        let leaf = Arc::make_mut(slot.leaf.as_mut().expect(LOADED));
+        let (result, added, removed) = change(&mut leaf.entries);
+        slot.sums.add(added);
+        slot.sums.sub(removed);
+        self.structure += u64::from(added.count != removed.count);
+        let after = slot.sums.memory::<T>();
+        self.memory = self.memory + after - before;
+        self.dirty = self.dirty + after - if was_dirty { before } else { 0 };
+        self.total = self.total + u64::from(added.weight) - u64::from(removed.weight);
+        result
+    }
+
+    /// Changes one value; `None` when the key is not there.
+    pub(crate) fn update<R>(
+        &mut self,
+        token: u64,
+        by: impl Fn(&T::Key) -> Ordering,
+        change: impl FnOnce(&mut T::Value) -> R,
+    ) -> Option<R> {
+        let position = self.find(token, by)?;
+        Some(self.update_at(position, change))
+    }
+
+    /// Changes the value that [`Tree::find`] has found.
+    pub(crate) fn update_at<R>(&mut self, position: Position, change: impl FnOnce(&mut T::Value) -> R) -> R {
+        let Position { at, entry } = position;
+        let result = self.edit(at, |entries| {
+            let (key, value) = &mut entries[entry];
+            let before = Sums::of::<T>(key, value);
+            let result = change(value);
+            (result, Sums::of::<T>(key, value), before)
+        });
+        self.split(at, entry);
+        result
+    }
+
+    /// Returns the value that was there.
+    pub(crate) fn insert(&mut self, key: T::Key, value: T::Value) -> Option<T::Value> {
+        let sums = Sums::of::<T>(&key, &value);
+        let token = T::token(&key);
+        let Some((at, found)) = self.locate(token, |other| other.cmp(&key)) else {
+            self.insert_slot((0, 0), key.clone(), vec![(key, value)]);
+            return None;
+        };
+        let entry = match found {
+            Ok(entry) => {
+                let old = self.edit(at, |entries| {
+                    let old = std::mem::replace(&mut entries[entry].1, value);
+                    let removed = Sums::of::<T>(&key, &old);
+                    (old, sums, removed)
+                });
+                self.split(at, entry);
+                return Some(old);
+            }
+            Err(entry) => entry,
+        };
+        let slot = self.slot(at);
+        let behind = entry == slot.sums.count as usize;
+        if behind && (slot.sums.weight + sums.weight) as usize > T::PAGE_LEN {
+            // Ascending insertion, as of a PG's log, leaves full pages behind.
+            let at = self.insert_slot((at.0, at.1 + 1), key.clone(), vec![(key, value)]);
+            self.hints.keep(token, at, 0);
+            return None;
+        }
+        if entry == 0 && key < slot.first {
+            self.names -= T::key_weight(&slot.first) as u64;
+            self.names += T::key_weight(&key) as u64;
+            Arc::make_mut(&mut self.nodes[at.0]).slots[at.1].first = key.clone();
+        }
+        self.hints.keep(token, at, entry);
+        self.edit(at, |entries| {
+            entries.insert(entry, (key, value));
+            ((), sums, Sums::default())
+        });
+        self.split(at, entry);
+        None
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        token: u64,
+        by: impl Fn(&T::Key) -> Ordering,
+    ) -> Option<(T::Key, T::Value)> {
+        let (at, Ok(entry)) = self.locate(token, by)? else {
+            return None;
+        };
+        let removed = self.edit(at, |entries| {
+            let (key, value) = entries.remove(entry);
+            let sums = Sums::of::<T>(&key, &value);
+            ((key, value), Sums::default(), sums)
+        });
+        self.shrink(at);
+        Some(removed)
+    }
+
+    /// Removes a range, as [`Tree::absent_in`] has it; pages inside it go
+    /// unread. Returns what went.
+    pub(crate) fn remove_range(&mut self, by: impl Fn(&T::Key) -> Ordering) -> Sums {
+        let mut gone = Sums::default();
+        let mut at = self.seek(|key| by(key).then(Ordering::Greater));
+        while let Some(here) = at {
+            if by(&self.slot(here).first) == Ordering::Greater {
+                break;
+            }
+            if self.is_inside(here, &by) {
+                gone.add(self.slot(here).sums);
+                at = self.empty_slot(here);
+                continue;
+            }
+            let leaf = self.slot(here).leaf.as_ref().expect(LOADED);
+            let from = leaf.entries.partition_point(|(key, _)| by(key) == Ordering::Less);
+            let to = leaf.entries.partition_point(|(key, _)| by(key) != Ordering::Greater);
+            if from == to {
+                at = self.next(here);
+                continue;
+            }
+            let removed = self.edit(here, |entries| {
+                let removed = Sums::of_all::<T>(&entries[from..to]);
+                entries.drain(from..to);
+                (removed, Sums::default(), removed)
+            });
+            gone.add(removed);
+            at = match self.slot(here).sums.count {
+                0 => self.empty_slot(here),
+                _ => self.next(here),
+            };
+        }
+        gone
+    }
+}
