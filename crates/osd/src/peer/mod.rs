@@ -242,7 +242,7 @@ pub const KIND_MAPS: u16 = 18;
 pub const KIND_REPL: u16 = 47;
 pub const KIND_COPY_RESULT: u16 = 65;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Any message.
 #[derive(Clone, PartialEq, Debug)]

@@ -9,131 +9,27 @@
 //!         before `tail` are kept only to recognise duplicates; entries after
 //!         it are complete, so a peer that has everything up to `tail` can
 //!         catch up from here.
+//! Memory: the entries' records, as they are stored, and a few bytes for each; an entry
+//!         is decoded when it is asked for.
 //! Stored: one omap entry per log entry in the PG's meta object, written in the
 //!         transaction of the change itself. Each entry carries the PG's sums
 //!         after it, so that a write updates no other record.
 //!
 //! Source: Ceph `src/osd/PGLog.{h,cc}`.
 
-use super::info::PgSums;
+mod entry;
+mod queue;
+mod record;
+mod requests;
+
+pub use entry::{EntryKind, LogEntry};
+
 use super::missing::Missing;
-use crate::exec::CloneChange;
-use base::WallTime;
-use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use queue::RecordQueue;
+use requests::RequestIndex;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::{DecodeError, Result};
 use wire::types::{EVersion, HObject, ReqId};
-use wire::{Decode, Decoder, Encode, Encoder};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EntryKind {
-    Modify,
-    Delete,
-    /// Changed nothing; remembers the answer.
-    Error,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogEntry {
-    pub kind: EntryKind,
-    pub version: EVersion,
-    /// The object's version before; ZERO if it did not exist.
-    pub prior_version: EVersion,
-    /// The object's user version after this entry, as the reply carries it.
-    pub user_version: u64,
-    /// The PG's highest user version after this entry.
-    pub last_user_version: u64,
-    pub reqid: ReqId,
-    pub object: HObject,
-    /// Made, changed or removed together with the object; each has a version of its own
-    /// before this entry's.
-    pub clones: Vec<CloneChange>,
-    pub mtime: WallTime,
-    /// The message's result.
-    pub result: i32,
-    /// Per operation, only for requests that asked for them.
-    pub returns: Vec<(i32, Bytes)>,
-    /// After this entry.
-    pub sums: PgSums,
-}
-
-impl LogEntry {
-    /// Versions that the entry takes.
-    pub fn span(&self) -> u64 {
-        1 + self.clones.len() as u64
-    }
-
-    /// Every object that it changes: version before, and version after unless it is gone.
-    fn touches(&self) -> impl Iterator<Item = (&HObject, EVersion, Option<EVersion>)> {
-        let clones = self
-            .clones
-            .iter()
-            .map(|clone| (&clone.object, clone.prior_version, (!clone.deleted).then_some(clone.version)));
-        let object = match self.kind {
-            EntryKind::Error => None,
-            EntryKind::Modify => Some((&self.object, self.prior_version, Some(self.version))),
-            EntryKind::Delete => Some((&self.object, self.prior_version, None)),
-        };
-        clones.chain(object)
-    }
-}
-
-impl Encode for LogEntry {
-    fn encode(&self, e: &mut Encoder) {
-        e.u8(2);
-        e.u8(match self.kind {
-            EntryKind::Modify => 1,
-            EntryKind::Delete => 2,
-            EntryKind::Error => 3,
-        });
-        e.put(&self.version);
-        e.put(&self.prior_version);
-        e.u64(self.user_version);
-        e.u64(self.last_user_version);
-        e.put(&self.reqid);
-        e.put(&self.object);
-        e.put(&self.mtime);
-        e.i32(self.result);
-        e.put(&self.returns);
-        e.put(&self.sums);
-        e.put(&self.clones);
-    }
-}
-
-impl Decode for LogEntry {
-    const MIN_LEN: usize = 150;
-    fn decode(d: &mut Decoder) -> Result<Self> {
-        // The first had no clones.
-        let version = d.u8()?;
-        if !(1..=2).contains(&version) {
-            return Err(DecodeError::Invalid { what: "log entry version" });
-        }
-        let mut entry = LogEntry {
-            kind: match d.u8()? {
-                1 => EntryKind::Modify,
-                2 => EntryKind::Delete,
-                3 => EntryKind::Error,
-                _ => return Err(DecodeError::Invalid { what: "log entry kind" }),
-            },
-            version: d.get()?,
-            prior_version: d.get()?,
-            user_version: d.u64()?,
-            last_user_version: d.u64()?,
-            reqid: d.get()?,
-            object: d.get()?,
-            mtime: d.get()?,
-            result: d.i32()?,
-            returns: d.get()?,
-            sums: if version == 1 { PgSums::decode_without_clones(d)? } else { d.get()? },
-            clones: Vec::new(),
-        };
-        if version >= 2 {
-            entry.clones = d.get()?;
-        }
-        Ok(entry)
-    }
-}
 
 /// What merging another log did; the caller turns it into a transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -162,12 +58,11 @@ pub enum MergeError {
     OutOfOrder,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PgLog {
-    entries: VecDeque<LogEntry>,
+    records: RecordQueue,
     tail: EVersion,
-    /// Only looked up, never iterated: its order decides nothing.
-    by_reqid: HashMap<ReqId, EVersion, BuildHasherDefault<DefaultHasher>>,
+    requests: RequestIndex,
 }
 
 impl PgLog {
@@ -175,10 +70,10 @@ impl PgLog {
     pub fn from_entries(entries: Vec<LogEntry>, tail: EVersion) -> Result<PgLog> {
         let mut log = PgLog { tail, ..PgLog::default() };
         for entry in entries {
-            if log.entries.back().is_some_and(|last| !follows(last.version, &entry)) {
+            if !log.is_empty() && !follows(log.head(), &entry) {
                 return Err(DecodeError::Invalid { what: "order of log entries" });
             }
-            log.push(entry);
+            log.push(&entry);
         }
         if log.head() < tail {
             return Err(DecodeError::Invalid { what: "log tail" });
@@ -187,7 +82,7 @@ impl PgLog {
     }
 
     pub fn head(&self) -> EVersion {
-        self.entries.back().map_or(self.tail, |e| e.version)
+        self.len().checked_sub(1).map_or(self.tail, |at| self.version_at(at))
     }
 
     pub fn tail(&self) -> EVersion {
@@ -195,49 +90,89 @@ impl PgLog {
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.records.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
-        self.entries.iter()
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        self.records.memory() + self.requests.memory()
     }
 
-    pub fn last(&self) -> Option<&LogEntry> {
-        self.entries.back()
+    fn entry_at(&self, at: usize) -> LogEntry {
+        decoded(self.records.get(at), |record| record::decode(record).map(|(entry, _)| entry))
+    }
+
+    fn version_at(&self, at: usize) -> EVersion {
+        decoded(self.records.get(at), record::version_of)
+    }
+
+    fn entries_from(&self, at: usize) -> impl Iterator<Item = LogEntry> {
+        (at..self.len()).map(|at| self.entry_at(at))
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = LogEntry> {
+        self.entries_from(0)
+    }
+
+    /// The last `count` entries, oldest first.
+    pub fn newest(&self, count: usize) -> impl Iterator<Item = LogEntry> {
+        self.entries_from(self.len() - count)
+    }
+
+    pub fn last(&self) -> Option<LogEntry> {
+        self.newest(self.len().min(1)).next()
     }
 
     /// Entries that peers can catch up from.
     pub fn recoverable_len(&self) -> usize {
-        self.entries.len() - self.position_after(self.tail)
+        self.len() - self.position_after(self.tail)
     }
 
     fn position_after(&self, version: EVersion) -> usize {
-        self.entries.partition_point(|e| e.version <= version)
+        self.partition_point(|v| v <= version)
     }
 
-    pub fn get(&self, version: EVersion) -> Option<&LogEntry> {
-        let at = self.entries.partition_point(|e| e.version < version);
-        self.entries.get(at).filter(|e| e.version == version)
-    }
-
-    pub fn find_request(&self, reqid: &ReqId) -> Option<&LogEntry> {
-        self.by_reqid.get(reqid).and_then(|version| self.get(*version))
-    }
-
-    pub fn push(&mut self, entry: LogEntry) {
-        assert!(self.entries.is_empty() || follows(self.head(), &entry), "log entries in order");
-        if entry.reqid != ReqId::NONE {
-            self.by_reqid.insert(entry.reqid, entry.version);
+    /// How many entries, the oldest ones, have versions of which this holds.
+    fn partition_point(&self, holds: impl Fn(EVersion) -> bool) -> usize {
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            match holds(self.version_at(middle)) {
+                true => from = middle + 1,
+                false => to = middle,
+            }
         }
-        self.entries.push_back(entry);
+        from
     }
 
-    pub fn entries_after(&self, version: EVersion) -> impl Iterator<Item = &LogEntry> {
-        self.entries.iter().skip(self.position_after(version))
+    fn position_of(&self, version: EVersion) -> Option<usize> {
+        let at = self.partition_point(|v| v < version);
+        (at < self.len() && self.version_at(at) == version).then_some(at)
+    }
+
+    pub fn get(&self, version: EVersion) -> Option<LogEntry> {
+        self.position_of(version).map(|at| self.entry_at(at))
+    }
+
+    /// The version of the newest entry with this id.
+    pub fn find_request(&self, reqid: &ReqId) -> Option<EVersion> {
+        let at = self.requests.find(reqid, |at| decoded(self.records.get(at), record::reqid_of))?;
+        Some(self.version_at(at))
+    }
+
+    pub fn push(&mut self, entry: &LogEntry) {
+        assert!(self.is_empty() || follows(self.head(), entry), "log entries in order");
+        self.records.push_back(|out| record::encode(entry, out));
+        let records = &self.records;
+        self.requests.push_back(|at| decoded(records.get(at), record::reqid_of));
+    }
+
+    pub fn entries_after(&self, version: EVersion) -> impl Iterator<Item = LogEntry> {
+        self.entries_from(self.position_after(version))
     }
 
     /// The newest version at or before `limit` from which entries can be
@@ -247,7 +182,7 @@ impl PgLog {
             return None;
         }
         let at = self.position_after(limit);
-        let newest = at.checked_sub(1).and_then(|i| self.entries.get(i)).map(|e| e.version);
+        let newest = at.checked_sub(1).map(|newest| self.version_at(newest));
         Some(newest.map_or(self.tail, |version| version.max(self.tail)))
     }
 
@@ -259,17 +194,12 @@ impl PgLog {
         if versions < entries_max + batch || self.recoverable_len() < entries_max + batch {
             return None;
         }
-        let at = self.entries.len().checked_sub(entries_max + 1)?;
-        self.tail = self.tail.max(self.entries[at].version);
-        let excess = self.entries.len().saturating_sub(entries_max + dups_max);
-        let mut removed = Vec::with_capacity(excess);
-        for entry in self.entries.drain(..excess) {
-            // A later entry may have the same id only by a client's mistake.
-            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
-                self.by_reqid.remove(&entry.reqid);
-            }
-            removed.push(entry.version);
-        }
+        let at = self.len().checked_sub(entries_max + 1)?;
+        self.tail = self.tail.max(self.version_at(at));
+        let excess = self.len().saturating_sub(entries_max + dups_max);
+        let removed = (0..excess).map(|at| self.version_at(at)).collect();
+        self.requests.drop_front(excess);
+        self.records.drop_front(excess);
         Some(Trimmed { removed })
     }
 
@@ -285,7 +215,7 @@ impl PgLog {
         last_backfill: &HObject,
         missing: &mut Missing,
     ) -> std::result::Result<Merged, MergeError> {
-        let known = base == self.tail || self.get(base).is_some_and(|e| e.version >= self.tail);
+        let known = base == self.tail || self.position_of(base).is_some();
         if !known || base < self.tail {
             return Err(MergeError::NoBase { base, before: self.base_at_or_before(base) });
         }
@@ -299,18 +229,13 @@ impl PgLog {
         let mut merged = Merged::default();
         let first_ours = self.position_after(base);
         // What both have stays as it is; a resent log changes nothing.
-        let common = self
-            .entries
-            .range(first_ours..)
+        let common = (first_ours..self.len())
             .zip(&entries)
-            .take_while(|(ours, theirs)| ours.version == theirs.version)
+            .take_while(|(ours, theirs)| self.version_at(*ours) == theirs.version)
             .count();
-        merged.divergent = self.entries.drain(first_ours + common..).collect();
-        for entry in &merged.divergent {
-            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
-                self.by_reqid.remove(&entry.reqid);
-            }
-        }
+        merged.divergent = self.entries_from(first_ours + common).collect();
+        merged.divergent.iter().rev().for_each(|entry| self.requests.pop_back(&entry.reqid));
+        self.records.drop_back(merged.divergent.len());
         let new: Vec<LogEntry> = entries.into_iter().skip(common).collect();
         merged.added = new.len();
 
@@ -345,11 +270,14 @@ impl PgLog {
                 }
             }
         }
-        for entry in new {
-            self.push(entry);
-        }
+        new.iter().for_each(|entry| self.push(entry));
         Ok(merged)
     }
+}
+
+/// What the log itself has encoded.
+fn decoded<T>(record: Option<&[u8]>, decode: impl Fn(&[u8]) -> Result<T>) -> T {
+    decode(record.expect("a record of the log")).expect("a record as it was encoded")
 }
 
 /// Versions count up without gaps, whatever the epoch does.

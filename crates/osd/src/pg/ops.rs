@@ -201,10 +201,9 @@ impl Pg {
         if request.is_write()
             && request.origin != Origin::Own
             && !sh.config.sabotage.skip_dup_check
-            && let Some(entry) = self.log.find_request(&request.reqid)
+            && let Some(version) = self.log.find_request(&request.reqid)
         {
             sh.counters.duplicates += 1;
-            let version = entry.version;
             if version > self.acked
                 && let Some(original) = self.in_flight.iter_mut().find(|w| w.version == version)
             {

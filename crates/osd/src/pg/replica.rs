@@ -39,7 +39,7 @@ impl Pg {
         let log = peer::Log {
             info: self.info.clone(),
             base,
-            entries: self.log.entries_after(base).cloned().collect(),
+            entries: self.log.entries_after(base).collect(),
             missing: self.missing.clone(),
         };
         sh.send_pg(ctx, from, self.header(sh), log);
@@ -117,7 +117,7 @@ impl Pg {
         self.info.log_tail = self.log.tail();
         self.info.last_update = self.log.head();
         let mut records = self.records();
-        self.log.entries().for_each(|entry| records.entry(entry));
+        self.log.entries().for_each(|entry| records.entry(&entry));
         records.into_txn(txn);
     }
 
@@ -139,8 +139,7 @@ impl Pg {
         }
         let mut records = self.records();
         merged.divergent.iter().for_each(|entry| records.remove_entry(entry.version));
-        let first_new = self.log.len() - merged.added;
-        self.log.entries().skip(first_new).for_each(|entry| records.entry(entry));
+        self.log.newest(merged.added).for_each(|entry| records.entry(&entry));
         for (object, need) in &self.missing.0 {
             if before.need(object) != Some(*need) {
                 records.missing(object, *need);
@@ -219,7 +218,7 @@ impl Pg {
                 assert!(!self.missing.contains(&clone.object), "PG {}: change of a missing clone", self.id);
             }
         }
-        if let Err(error) = self.append(sh, repl.entry, repl.entry_bytes, &mut txn) {
+        if let Err(error) = self.append(sh, &repl.entry, repl.entry_bytes, &mut txn) {
             // Held back until there is room: we ask for it again later.
             tracing::error!(pg = %self.id, %error, "replica cannot take a write");
             self.stalled = true;

@@ -143,7 +143,7 @@ impl Pg {
         };
         let cost = space::cost_of(&mutations);
         let mut txn = Transaction { ops: mutations };
-        if let Err(error) = self.append(sh, entry.clone(), entry_bytes.clone(), &mut txn) {
+        if let Err(error) = self.append(sh, &entry, entry_bytes.clone(), &mut txn) {
             tracing::error!(pg = %self.id, %error, "write refused by the store");
             return Err(error);
         }
@@ -189,7 +189,7 @@ impl Pg {
     pub(super) fn append<S: ObjectStore>(
         &mut self,
         sh: &mut Shared<S>,
-        entry: LogEntry,
+        entry: &LogEntry,
         entry_bytes: Bytes,
         txn: &mut Transaction,
     ) -> Result<(), StoreError> {
@@ -197,7 +197,7 @@ impl Pg {
         let expected = self.info.last_update.version + entry.span();
         assert_eq!(version.version, expected, "PG {}: a gap", self.id);
         let mut records = self.records();
-        records.clone_changes(&entry);
+        records.clone_changes(entry);
         records.entry_bytes(version, entry_bytes);
         records.into_txn(txn);
         let commit = Commit::Write { pg: self.id, interval: self.interval(), version };

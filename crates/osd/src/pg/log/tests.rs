@@ -1,5 +1,9 @@
 use super::*;
+use crate::pg::info::PgSums;
+use base::WallTime;
 use wire::types::{EntityName, Epoch, PoolId, SnapId};
+
+mod entries;
 
 fn object(name: &str) -> HObject {
     HObject { pool: PoolId(1), hash: 7, name: name.into(), snap: SnapId::HEAD, ..HObject::default() }
@@ -89,7 +93,7 @@ fn a_base_we_lack_names_our_newest_version_before_it() {
 fn trimming_keeps_dups_beyond_the_tail() {
     let mut log = PgLog::default();
     for i in 1..=10 {
-        log.push(modify(v(1, i), v(0, 0), "a"));
+        log.push(&modify(v(1, i), v(0, 0), "a"));
     }
     assert_eq!(log.trim(4, 100, 2), Some(Trimmed { removed: vec![] }));
     assert_eq!(log.trim(4, 100, 2), None);
@@ -97,8 +101,8 @@ fn trimming_keeps_dups_beyond_the_tail() {
     assert_eq!(log.recoverable_len(), 4);
     assert!(log.find_request(&modify(v(1, 2), v(0, 0), "a").reqid).is_some());
     assert_eq!(log.base_at_or_before(v(1, 5)), None);
-    log.push(modify(v(1, 11), v(0, 0), "a"));
-    log.push(modify(v(1, 12), v(0, 0), "a"));
+    log.push(&modify(v(1, 11), v(0, 0), "a"));
+    log.push(&modify(v(1, 12), v(0, 0), "a"));
     assert_eq!(log.trim(4, 2, 2).unwrap().removed.len(), 6);
     assert!(log.find_request(&modify(v(1, 2), v(0, 0), "a").reqid).is_none());
     assert!(log.find_request(&modify(v(1, 7), v(0, 0), "a").reqid).is_some());

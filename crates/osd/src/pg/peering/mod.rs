@@ -315,9 +315,9 @@ impl Pg {
             false => self.log.base_at_or_before(since.unwrap_or(theirs.last_update)),
         };
         let (restart, base, entries) = match base {
-            Some(base) => (false, base, self.log.entries_after(base).cloned().collect()),
+            Some(base) => (false, base, self.log.entries_after(base).collect()),
             // Duplicates before the tail included.
-            None => (true, self.log.tail(), self.log.entries().cloned().collect()),
+            None => (true, self.log.tail(), self.log.entries().collect()),
         };
         let activate = Activate {
             info: self.info.clone(),
