@@ -256,7 +256,7 @@ impl ImageClient {
                     self.violations.push(told(&asked, *result, &data));
                 }
             }
-            Completion::Command { .. } => return false,
+            Completion::Command { .. } | Completion::Notify { .. } => return false,
         }
         true
     }

@@ -190,6 +190,7 @@ impl SnapshotClient {
         let (result, data) = match completion {
             Completion::Command { result, .. } => (*result, None),
             Completion::Object { result, ops, .. } => (*result, ops.first().map(|op| op.outdata.clone())),
+            Completion::Notify { .. } => unreachable!("snapshots notify nobody"),
         };
         let missing = result == Errno::ENOENT.negative();
         match &step {

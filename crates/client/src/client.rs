@@ -1,24 +1,26 @@
 //! The client's state: sessions, commands, requests in flight. How it follows
-//! the maps is in `maps`.
+//! the maps is in `maps`, and what goes on after an answer in `linger`.
 
+mod linger;
 mod maps;
 #[cfg(test)]
 mod tests;
 
 use crate::backoff::Backoffs;
+use crate::linger::{Kind, Linger, NotifyReply, WatchEvent, WatchId};
 use crate::request::ObjectRequest;
 use crate::target::Target;
-use base::{Errno, WallTime};
+use base::{Errno, Time, WallTime};
 use bytes::Bytes;
 use crush::CrushMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::Features;
 use wire::maps::{OsdMap, OsdMapFlags, PgPool, PoolFlags};
 use wire::messages::osd_op::flags;
 use wire::messages::{
     BackoffOp, Incoming, MMonCommand, MMonCommandAck, MMonGetVersionReply, MMonSubscribe, MOsdBackoff,
-    MOsdMap, MOsdOp, MOsdOpReply, MPoolOp, MPoolOpReply, OpResult, Outgoing, Payload, PoolOpKind,
-    Subscription,
+    MOsdMap, MOsdOp, MOsdOpReply, MPoolOp, MPoolOpReply, MWatchNotify, OpResult, Outgoing, Payload,
+    PoolOpKind, Subscription,
 };
 use wire::types::{EntityAddr, Epoch, HObject, OsdId, PoolId, SnapId, SpgId, Uuid};
 
@@ -47,6 +49,7 @@ pub enum Action {
         message: Outgoing,
     },
     Complete(RequestId, Completion),
+    Watch(WatchId, WatchEvent),
 }
 
 /// How a request ended.
@@ -63,9 +66,34 @@ pub enum Completion {
         status: String,
         output: Bytes,
     },
+    /// Of a notification: ETIMEDOUT if some watchers did not answer in time. Those are named by
+    /// client and cookie.
+    Notify {
+        result: i32,
+        replies: Vec<NotifyReply>,
+        missed: Vec<(u64, u64)>,
+    },
+}
+
+/// Who wants the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Caller,
+    /// It begins a watch or a notification, or connects a watch again.
+    Linger {
+        cookie: u64,
+        sent: Time,
+    },
+    Ping {
+        cookie: u64,
+        generation: u32,
+    },
+    /// The caller; but the watch is over then.
+    Unwatch(WatchId),
 }
 
 struct InFlight {
+    owner: Owner,
     request: ObjectRequest,
     mtime: WallTime,
     target: Option<Target>,
@@ -109,6 +137,13 @@ pub struct Client {
     sessions: BTreeMap<OsdId, OsdSession>,
     requests: BTreeMap<RequestId, InFlight>,
     commands: BTreeMap<RequestId, Command>,
+    /// Watches and notifications, by cookie.
+    lingers: BTreeMap<u64, Linger>,
+    /// Those that have to be sent again.
+    disturbed: BTreeSet<u64>,
+    stray_notifies: u64,
+    /// As told last.
+    now: Time,
     next_id: u64,
     actions: VecDeque<Action>,
 }
@@ -125,6 +160,10 @@ impl Client {
             sessions: BTreeMap::new(),
             requests: BTreeMap::new(),
             commands: BTreeMap::new(),
+            lingers: BTreeMap::new(),
+            disturbed: BTreeSet::new(),
+            stray_notifies: 0,
+            now: Time::ZERO,
             next_id: 1,
             actions: VecDeque::new(),
         }
@@ -143,8 +182,13 @@ impl Client {
         self.map.as_ref()?.pool_by_name(name).map(|(id, _)| id)
     }
 
+    /// What the caller waits for.
     pub fn pending(&self) -> usize {
-        self.requests.len() + self.commands.len()
+        let asked = |op: &&InFlight| matches!(op.owner, Owner::Caller | Owner::Unwatch(_));
+        let notify = |linger: &&Linger| matches!(linger.kind, Kind::Notify(_));
+        self.requests.values().filter(asked).count()
+            + self.commands.len()
+            + self.lingers.values().filter(notify).count()
     }
 
     /// The OSDs that hold an object now, primary first: for read-back of every copy.
@@ -154,8 +198,13 @@ impl Client {
 
     /// Queues a request; it is sent as soon as its PG has a primary.
     pub fn submit(&mut self, request: ObjectRequest, mtime: WallTime) -> RequestId {
+        self.submit_for(Owner::Caller, request, mtime)
+    }
+
+    fn submit_for(&mut self, owner: Owner, request: ObjectRequest, mtime: WallTime) -> RequestId {
         let id = self.next_request_id();
-        let op = InFlight { request, mtime, target: None, sent_to: None, attempts: 0, pool_check: None };
+        let op =
+            InFlight { owner, request, mtime, target: None, sent_to: None, attempts: 0, pool_check: None };
         self.requests.insert(id, op);
         self.place(id);
         self.send_if_waiting(id);
@@ -182,6 +231,9 @@ impl Client {
     /// Forgets a request; its reply, if any comes, is ignored. A write may
     /// have taken effect or not.
     pub fn cancel(&mut self, id: RequestId) {
+        if matches!(self.lingers.get(&id.0), Some(Linger { kind: Kind::Notify(_), .. })) {
+            self.end_linger(id.0);
+        }
         self.requests.remove(&id);
         self.commands.remove(&id);
     }
@@ -280,6 +332,7 @@ impl Client {
     }
 
     fn forget_sent(&mut self, osd: OsdId) {
+        self.disturb_lingers_of(osd);
         for op in self.requests.values_mut().filter(|op| op.sent_to == Some(osd)) {
             op.sent_to = None;
         }
@@ -292,6 +345,7 @@ impl Client {
             session.open = false;
         }
         self.forget_sent(osd);
+        self.send_disturbed_lingers();
     }
 
     /// Dials again if the OSD is still up in the map and wanted.
@@ -330,6 +384,7 @@ impl Client {
                 self.on_backoff(osd, message.decode(Features::ALL)?);
                 Ok(())
             }
+            MWatchNotify::KIND => self.on_watch_notify(message.decode(Features::ALL)?),
             _ => Ok(()),
         }
     }
@@ -347,10 +402,17 @@ impl Client {
             self.send(id);
             return;
         }
-        self.requests.remove(&id);
-        let done =
-            Completion::Object { result: reply.result, ops: reply.ops, user_version: reply.user_version };
-        self.actions.push_back(Action::Complete(id, done));
+        self.complete(id, reply.result, reply.ops, reply.user_version);
+    }
+
+    fn complete(&mut self, id: RequestId, result: i32, ops: Vec<OpResult>, user_version: u64) {
+        let Some(op) = self.requests.remove(&id) else { return };
+        if op.owner == Owner::Caller {
+            let done = Completion::Object { result, ops, user_version };
+            self.actions.push_back(Action::Complete(id, done));
+        } else {
+            self.on_own_reply(id, op, result, &ops);
+        }
     }
 
     fn on_backoff(&mut self, osd: OsdId, backoff: MOsdBackoff) {

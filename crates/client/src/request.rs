@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use wire::messages::OsdOp;
-use wire::messages::osd_op::{ExtentArgs, OpCode, XattrArgs, flags};
+use wire::messages::osd_op::{CallArgs, ExtentArgs, OpCode, XattrArgs, flags};
 use wire::types::{ObjectLocator, PgId, PoolId, SnapId};
 
 /// Operations on one object, executed together or not at all.
@@ -74,6 +74,11 @@ pub mod ops {
         OsdOp::new(OpCode::TRUNCATE, ExtentArgs::new(size, 0).into_args(), Bytes::new())
     }
 
+    /// Makes the object unless it is there.
+    pub fn create() -> OsdOp {
+        OsdOp::new(OpCode::CREATE, [0; 28], Bytes::new())
+    }
+
     pub fn delete() -> OsdOp {
         OsdOp::new(OpCode::DELETE, [0; 28], Bytes::new())
     }
@@ -107,6 +112,20 @@ pub mod ops {
         e.u64(max);
         e.string("");
         OsdOp::new(OpCode::OMAPGETVALS, [0; 28], e.finish())
+    }
+
+    /// A method of an object class. One that writes needs [`flags::WRITE`] in the request's
+    /// `extra_flags`: the operation's code does not say.
+    pub fn call(class: &str, method: &str, input: &[u8]) -> OsdOp {
+        let len_u8 = |text: &str| u8::try_from(text.len()).expect("names of classes and methods are short");
+        let args = CallArgs {
+            class_len: len_u8(class),
+            method_len: len_u8(method),
+            argc: 0,
+            indata_len: len_u32(input.len()),
+        };
+        let indata = [class.as_bytes(), method.as_bytes(), input].concat();
+        OsdOp::new(OpCode::CALL, args.into_args(), Bytes::from(indata))
     }
 
     fn len_u32(len: usize) -> u32 {

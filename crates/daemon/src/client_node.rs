@@ -3,7 +3,7 @@
 use crate::mon_link::MonLink;
 use crate::sessions::{Dial, NetEvent, SessionTable};
 use base::{Duration, Time};
-use client::{Action, Client, ClientConfig, Completion, RequestId};
+use client::{Action, Client, ClientConfig, Completion, RequestId, WatchEvent, WatchId};
 use env::{Env, Event, Node};
 use msgr::OwnAddrs;
 use msgr::auth::AuthRole;
@@ -19,6 +19,8 @@ const RECONNECT: Duration = Duration::from_millis(20);
 pub struct ClientHost<'a> {
     pub client: &'a mut Client,
     pub env: &'a mut dyn Env,
+    /// The client's name, once the monitor has given it one.
+    pub global_id: Option<GlobalId>,
 }
 
 /// Something that uses a client: a benchmark, a test, a simulated application.
@@ -27,6 +29,9 @@ pub trait Workload {
     /// may not be there yet.
     fn on_batch_end(&mut self, host: &mut ClientHost<'_>);
     fn on_completion(&mut self, host: &mut ClientHost<'_>, id: RequestId, completion: Completion);
+    fn on_watch(&mut self, _: &mut ClientHost<'_>, watch: WatchId, event: WatchEvent) {
+        unreachable!("{event:?} of {watch:?}: this workload watches nothing");
+    }
     fn next_wake(&self) -> Time;
 }
 
@@ -172,8 +177,12 @@ impl<W: Workload> ClientNode<W> {
                 }
             }
             Action::Complete(id, completion) => {
-                let mut host = ClientHost { client: &mut self.client, env };
+                let mut host = ClientHost { client: &mut self.client, env, global_id: self.global_id };
                 self.workload.on_completion(&mut host, id, completion);
+            }
+            Action::Watch(watch, event) => {
+                let mut host = ClientHost { client: &mut self.client, env, global_id: self.global_id };
+                self.workload.on_watch(&mut host, watch, event);
             }
         }
     }
@@ -208,14 +217,20 @@ impl<W: Workload> Node for ClientNode<W> {
         let dial = self.dial(EntityAddr::BLANK, EntityType::Mon);
         self.mon.drive(env, &mut self.sessions, &dial);
         self.drive_reconnects(env.now());
+        self.client.ping_watches(env.now());
         self.pump(env);
-        self.workload.on_batch_end(&mut ClientHost { client: &mut self.client, env });
+        self.workload.on_batch_end(&mut ClientHost {
+            client: &mut self.client,
+            env,
+            global_id: self.global_id,
+        });
         self.pump(env);
         self.sessions.flush(env);
     }
 
     fn next_wake(&self) -> Time {
         let reconnect = self.reconnect_at.values().min().copied().unwrap_or(Time::MAX);
-        self.workload.next_wake().min(self.mon.next_wake()).min(self.sessions.next_wake()).min(reconnect)
+        let links = self.mon.next_wake().min(self.sessions.next_wake()).min(reconnect);
+        self.workload.next_wake().min(self.client.next_ping()).min(links)
     }
 }

@@ -9,7 +9,7 @@
 //! Source: Ceph 16.2.15 `src/osdc/Objecter.cc` (`handle_osd_map`,
 //! `_scan_requests`, `_calc_target`).
 
-use super::{Action, Client, Completion, InFlight, PoolCheck, RequestId, client_addr};
+use super::{Action, Client, InFlight, PoolCheck, RequestId, client_addr};
 use crate::target::Target;
 use base::Errno;
 use crush::CrushMap;
@@ -54,6 +54,7 @@ impl Client {
         for id in all {
             self.send_if_waiting(id);
         }
+        self.send_disturbed_lingers();
         Ok(())
     }
 
@@ -86,6 +87,7 @@ impl Client {
         }
         self.map = Some(map);
         self.drop_dead_sessions();
+        self.place_lingers(skipped);
         let all: Vec<RequestId> = self.requests.keys().copied().collect();
         for id in all {
             if skipped && let Some(op) = self.requests.get_mut(&id) {
@@ -129,7 +131,7 @@ impl Client {
         op.target = None;
         op.sent_to = None;
         if Self::cannot_exist(map, op) {
-            self.complete_without_place(id);
+            self.complete(id, Errno::ENOENT.negative(), Vec::new(), 0);
         } else if op.pool_check.is_none() {
             op.pool_check = Some(PoolCheck::Asked);
             self.ask_newest_epoch(id);
@@ -141,12 +143,6 @@ impl Client {
         let was_removed = op.request.locator.pool.0 <= i64::from(map.pool_max);
         let is_late = matches!(op.pool_check, Some(PoolCheck::Until(epoch)) if map.epoch >= epoch);
         was_removed || is_late
-    }
-
-    fn complete_without_place(&mut self, id: RequestId) {
-        self.requests.remove(&id);
-        let gone = Completion::Object { result: Errno::ENOENT.negative(), ops: vec![], user_version: 0 };
-        self.actions.push_back(Action::Complete(id, gone));
     }
 
     fn ask_newest_epoch(&mut self, id: RequestId) {

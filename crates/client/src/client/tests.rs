@@ -1,5 +1,7 @@
 //! The client against maps and answers made up by hand.
 
+mod watches;
+
 use super::*;
 use crate::ops;
 use crush::FailureDomain;
@@ -152,6 +154,10 @@ impl World {
     }
 
     fn reply(&mut self, osd: OsdId, id: RequestId, result: i32, retry_attempt: i32) {
+        self.reply_with(osd, id, result, retry_attempt, vec![]);
+    }
+
+    fn reply_with(&mut self, osd: OsdId, id: RequestId, result: i32, retry_attempt: i32, ops: Vec<OpResult>) {
         let reply = MOsdOpReply {
             object: String::new(),
             pg: PgId { pool: POOL, seed: 0 },
@@ -159,7 +165,7 @@ impl World {
             result,
             bad_replay_version: Default::default(),
             epoch: self.map.epoch,
-            ops: vec![],
+            ops,
             retry_attempt,
             replay_version: Default::default(),
             user_version: 1,
