@@ -104,7 +104,8 @@ impl Batch {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
              {} duplicates recognised, {} ranges backfilled, {} checkpoints, \
-             {} waits for metadata, {} of {} damaged objects repaired, {} requests of fenced clients refused",
+             {} waits for metadata, {} of {} damaged objects repaired, {} requests of fenced clients refused, \
+             {} locks busy, {} notifications answered, {} late, {} watches lost",
             self.seeds,
             self.failed.len(),
             self.operations,
@@ -117,7 +118,11 @@ impl Batch {
             self.coverage.pending,
             self.coverage.repaired,
             self.coverage.damaged,
-            self.coverage.refused
+            self.coverage.refused,
+            self.coverage.locks_busy,
+            self.coverage.notifies_answered,
+            self.coverage.notifies_late,
+            self.coverage.watches_lost
         )
     }
 }

@@ -7,14 +7,15 @@
 mod clients;
 
 use crate::admin::Operator;
+use crate::checkers::fence;
 use crate::checkers::replicas::{self, PgContent};
 use crate::disk::SimDisk;
-use crate::history::History;
+use crate::history::{History, Outcome};
 use crate::offline;
 use crate::snapshots::SNAP_PGS;
 use crate::workload::{ModelWorkload, SharedHistory, WorkloadPlan};
 use crate::world::{NodeId, World};
-use base::{Duration, Random, Time, WallTime};
+use base::{Duration, Errno, Random, Time, WallTime};
 use client::{ObjectRequest, Target};
 use daemon::{ClientNode, MonNode, OsdNode};
 use env::{Env, Event, Node};
@@ -70,7 +71,13 @@ pub struct ClusterPlan {
     pub snapshots: Option<(u64, usize)>,
     /// The same of a client that has an image in the pool of all.
     pub image: Option<(u64, usize)>,
+    /// Seed and steps of each client's locks.
+    pub locks: Option<(u64, usize)>,
+    /// The same of each client's watches.
+    pub watches: Option<(u64, usize)>,
     pub fences: Vec<FencePlan>,
+    /// Clients that die, and when, and are started again at once.
+    pub deaths: Vec<(usize, Duration)>,
     pub sabotage: Sabotage,
 }
 
@@ -112,7 +119,10 @@ impl ClusterPlan {
             pending_percent: 0,
             snapshots: None,
             image: None,
+            locks: None,
+            watches: None,
             fences: Vec::new(),
+            deaths: Vec::new(),
             sabotage: Sabotage::default(),
         }
     }
@@ -193,9 +203,27 @@ pub struct Coverage {
     pub repaired: u64,
     /// Requests of clients on the blocklist.
     pub refused: u64,
+    /// Locks that somebody else held.
+    pub locks_busy: u64,
+    /// Notifications that watchers answered, those that timed out, and watches that ended so.
+    pub notifies_answered: u64,
+    pub notifies_late: u64,
+    pub watches_lost: u64,
 }
 
 impl Coverage {
+    /// What clients were told.
+    pub fn note(&mut self, history: &History) {
+        self.refused = fence::refused(history);
+        let busy = Outcome::Refused(Errno::EBUSY);
+        let returned = history.operations.iter().filter_map(|op| op.returned.as_ref());
+        self.locks_busy = returned.filter(|(_, outcome)| *outcome == busy).count() as u64;
+        let completed = || history.notifies.iter().filter_map(|notify| notify.completed.as_ref());
+        self.notifies_answered = completed().filter(|done| !done.replies.is_empty()).count() as u64;
+        self.notifies_late = completed().filter(|done| !done.missed.is_empty()).count() as u64;
+        self.watches_lost = history.watches.iter().filter(|watch| watch.lost.is_some()).count() as u64;
+    }
+
     pub fn add(&mut self, other: Coverage) {
         self.duplicates += other.duplicates;
         self.backfilled_ranges += other.backfilled_ranges;
@@ -204,6 +232,10 @@ impl Coverage {
         self.damaged += other.damaged;
         self.repaired += other.repaired;
         self.refused += other.refused;
+        self.locks_busy += other.locks_busy;
+        self.notifies_answered += other.notifies_answered;
+        self.notifies_late += other.notifies_late;
+        self.watches_lost += other.watches_lost;
     }
 }
 

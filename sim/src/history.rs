@@ -3,7 +3,9 @@
 //! The world runs on one thread, so an entry's index is real time: an operation
 //! that returned at index 5 ended before one invoked at index 6 began.
 
-use std::collections::BTreeMap;
+use crate::watch_history::{Notified, Watched};
+use base::Errno;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::maps::OsdMap;
 use wire::types::EntityAddr;
 
@@ -16,6 +18,51 @@ pub enum Call {
     WriteFull(u64),
     Delete,
     Read,
+    Lock(LockCall),
+}
+
+/// Types of locks.
+pub const EXCLUSIVE: u8 = 1;
+pub const SHARED: u8 = 2;
+/// Exclusive; the object goes with the lock.
+pub const EPHEMERAL: u8 = 3;
+
+/// A client and its cookie.
+pub type Locker = (usize, u8);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Renew {
+    Not,
+    /// Taking a lock that one holds renews it.
+    May,
+    /// Only renewing is wanted.
+    Must,
+}
+
+/// Methods of class `lock`, on the one lock that an object has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LockCall {
+    Take {
+        kind: u8,
+        cookie: u8,
+        renew: Renew,
+        expires: bool,
+    },
+    Release {
+        cookie: u8,
+    },
+    Break(Locker),
+    /// A held lock gets another cookie.
+    Rename {
+        kind: u8,
+        cookie: u8,
+        to: u8,
+    },
+    Assert {
+        kind: u8,
+        cookie: u8,
+    },
+    Info,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +75,10 @@ pub enum Outcome {
     Done,
     /// A delete found nothing.
     Missing,
+    /// Who holds a lock.
+    Lockers { kind: u8, lockers: BTreeSet<Locker> },
+    /// A lock's method said no, and did nothing.
+    Refused(Errno),
     /// Any other answer: a write may have taken effect or not.
     Failed(i32),
     /// The content is none that was ever written.
@@ -52,6 +103,14 @@ pub struct History {
     pub operations: Vec<Operation>,
     /// By client, as the blocklist would have it.
     pub addresses: Vec<EntityAddr>,
+    pub watches: Vec<Watched>,
+    pub notifies: Vec<Notified>,
+    /// From when on a client may be fenced, or dead.
+    pub doomed: BTreeMap<usize, u64>,
+    /// When every fault was over.
+    pub peace: Option<u64>,
+    /// Clients that heard of what they had ceased to watch.
+    pub strays: BTreeSet<usize>,
     clock: u64,
     next_token: u64,
 }
@@ -62,9 +121,24 @@ impl History {
         self.next_token
     }
 
-    pub fn invoke(&mut self, client: usize, object: &str, call: Call) -> usize {
+    /// Something happens now.
+    pub fn tick(&mut self) -> u64 {
         self.clock += 1;
-        let invoked = self.clock;
+        self.clock
+    }
+
+    pub fn declare_peace(&mut self) {
+        self.peace = Some(self.tick());
+    }
+
+    /// From now on the client may be fenced, or dead.
+    pub fn doom(&mut self, client: usize) {
+        let now = self.tick();
+        self.doomed.entry(client).or_insert(now);
+    }
+
+    pub fn invoke(&mut self, client: usize, object: &str, call: Call) -> usize {
+        let invoked = self.tick();
         let object = object.into();
         self.operations.push(Operation { client, object, call, fenced: Vec::new(), invoked, returned: None });
         self.operations.len() - 1
@@ -72,16 +146,20 @@ impl History {
 
     /// The map that the caller of an operation knows.
     pub fn note_map(&mut self, operation: usize, map: &OsdMap) {
-        if !map.blocklist.is_empty() {
-            let lives = self.addresses.iter().enumerate();
-            let fenced = lives.filter(|(_, addr)| map.blocklist.contains_key(addr)).map(|(life, _)| life);
-            self.operations[operation].fenced = fenced.collect();
+        self.operations[operation].fenced = self.fenced(map);
+    }
+
+    /// Clients on the map's blocklist.
+    pub fn fenced(&self, map: &OsdMap) -> Vec<usize> {
+        if map.blocklist.is_empty() {
+            return Vec::new();
         }
+        let lives = self.addresses.iter().enumerate();
+        lives.filter(|(_, addr)| map.blocklist.contains_key(addr)).map(|(life, _)| life).collect()
     }
 
     pub fn complete(&mut self, operation: usize, outcome: Outcome) {
-        self.clock += 1;
-        self.operations[operation].returned = Some((self.clock, outcome));
+        self.operations[operation].returned = Some((self.tick(), outcome));
     }
 
     pub fn by_object(&self) -> BTreeMap<&str, Vec<&Operation>> {

@@ -44,6 +44,9 @@ enum Bug {
     TrimTooMuch,
     IgnoreFence,
     FenceArrivalsOnly,
+    IgnoreLockHolders,
+    ForgetWatches,
+    NotifyWithoutWaiting,
 }
 
 impl Bug {
@@ -57,6 +60,9 @@ impl Bug {
             Bug::TrimTooMuch => &mut sabotage.trim_too_much,
             Bug::IgnoreFence => &mut sabotage.ignore_fence,
             Bug::FenceArrivalsOnly => &mut sabotage.fence_arrivals_only,
+            Bug::IgnoreLockHolders => &mut sabotage.ignore_lock_holders,
+            Bug::ForgetWatches => &mut sabotage.forget_watches,
+            Bug::NotifyWithoutWaiting => &mut sabotage.notify_without_waiting,
         } = true;
         sabotage
     }

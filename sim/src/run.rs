@@ -9,6 +9,7 @@ use crate::checkers;
 use crate::cluster::{ClusterPlan, Coverage, FencePlan, POOL, SimCluster};
 use crate::faults::{Fault, FaultPlan};
 use crate::snapshots::{SNAP_PGS, SNAP_POOL};
+use crate::workload::ModelWorkload;
 use crate::world::NodeId;
 use base::{Duration, Random, Time};
 use osd::Sabotage;
@@ -52,7 +53,7 @@ pub fn run(options: &RunOptions) -> Report {
     if let Err(violation) = run.live() {
         run.violations.push(violation);
     }
-    run.cluster.coverage.refused = checkers::fence::refused(&run.cluster.history.borrow());
+    run.cluster.coverage.note(&run.cluster.history.borrow());
     let world = &run.cluster.world;
     let mut report = Report {
         seed: options.seed,
@@ -128,6 +129,12 @@ impl Run {
         plan.snapshots = apart.chance(1, 2).then(|| (apart.next_u64(), 30 + apart.below(60) as usize));
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0005).fork();
         plan.image = apart.chance(1, 2).then(|| (apart.next_u64(), 40 + apart.below(100) as usize));
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0006).fork();
+        plan.locks = apart.chance(1, 2).then(|| (apart.next_u64(), 8 + apart.below(20) as usize));
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0007).fork();
+        plan.watches = apart.chance(1, 2).then(|| (apart.next_u64(), 8 + apart.below(30) as usize));
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0008).fork();
+        plan.deaths = draw_deaths(&mut apart, plan.clients, duration);
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0004).fork();
         plan.fences = draw_fences(&mut apart, plan.clients, duration);
         let faults = FaultPlan::draw(&mut random, plan.osds);
@@ -167,9 +174,11 @@ impl Run {
             self.wait_clean("the cluster with a damaged device")?;
         }
         let before = self.cluster.history.borrow().operations.len();
+        self.cluster.history.borrow_mut().declare_peace();
         self.cluster.each_workload(|_, workload| workload.read_everything());
         self.wait("final reads", "all answered", |cluster| cluster.clients_done())?;
         self.violations.extend(checkers::failed_reads(&self.cluster.history.borrow(), before));
+        self.notify_everything()?;
         if let Some(snapshots) = &self.cluster.client(0).workload().snapshots {
             self.violations.extend(snapshots.violations.iter().cloned());
         }
@@ -179,6 +188,21 @@ impl Run {
         self.wait_clean("the cluster after the final reads")?;
         self.compare_replicas();
         Ok(())
+    }
+
+    /// Once it is known which watches live, all of them are told something.
+    fn notify_everything(&mut self) -> Result<(), String> {
+        if self.cluster.plan.watches.is_none() {
+            return Ok(());
+        }
+        self.wait("watches", "all known to live or not", SimCluster::is_sure_of_watches)?;
+        let notify = |i, workload: &mut ModelWorkload| {
+            if let (0, Some(watches)) = (i, &mut workload.watches) {
+                watches.notify_everything();
+            }
+        };
+        self.cluster.each_workload(notify);
+        self.wait("last notifications", "all complete", SimCluster::clients_done)
     }
 
     // ---- time ----
@@ -272,6 +296,9 @@ impl Run {
         let end = self.now() + self.duration;
         for fence in self.cluster.plan.fences.clone() {
             self.later(fence.at, Due::Fence(fence));
+        }
+        for (client, at) in self.cluster.plan.deaths.clone() {
+            self.later(at, Due::ReplaceClient(client));
         }
         let mut next_fault = self.pause_before_fault();
         while self.now() < end {
@@ -470,6 +497,14 @@ fn draw_fences(random: &mut Random, clients: usize, duration: Duration) -> Vec<F
         }
     };
     (0..count).map(|_| draw()).collect()
+}
+
+/// In every third run one; never the first client.
+fn draw_deaths(random: &mut Random, clients: usize, duration: Duration) -> Vec<(usize, Duration)> {
+    let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let client = 1 + random.below(clients as u64 - 1) as usize;
+    let at = Duration::from_micros(random.below(duration_us));
+    if random.chance(1, 3) { vec![(client, at)] } else { Vec::new() }
 }
 
 fn create_pool(name: &str, pg_num: u32) -> String {

@@ -2,10 +2,12 @@
 
 use crate::history::{Call, History, Outcome};
 use crate::images::ImageClient;
+use crate::locks::LockClient;
 use crate::snapshots::SnapshotClient;
+use crate::watches::WatchClient;
 use base::{Duration, Errno, Random, Time};
 use bytes::Bytes;
-use client::{Completion, ObjectRequest, RequestId, ops};
+use client::{Completion, ObjectRequest, RequestId, WatchEvent, WatchId, ops};
 use daemon::{ClientHost, Workload};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -48,6 +50,9 @@ pub struct ModelWorkload {
     pub snapshots: Option<SnapshotClient>,
     /// and of its own.
     pub image: Option<ImageClient>,
+    /// In some runs every client has to do with locks, or with watches.
+    pub locks: Option<LockClient>,
+    pub watches: Option<WatchClient>,
 }
 
 impl ModelWorkload {
@@ -65,6 +70,8 @@ impl ModelWorkload {
             final_reads: None,
             snapshots: None,
             image: None,
+            locks: None,
+            watches: None,
         }
     }
 
@@ -73,6 +80,8 @@ impl ModelWorkload {
             && self.pending.is_empty()
             && self.snapshots.as_ref().is_none_or(SnapshotClient::is_done)
             && self.image.as_ref().is_none_or(ImageClient::is_done)
+            && self.locks.as_ref().is_none_or(LockClient::is_done)
+            && self.watches.as_ref().is_none_or(WatchClient::is_done)
     }
 
     /// What is left to do for whoever takes its place.
@@ -95,6 +104,12 @@ impl ModelWorkload {
         }
         if let Some(image) = &mut self.image {
             image.read_everything();
+        }
+        if let Some(locks) = &mut self.locks {
+            locks.read_everything();
+        }
+        if let Some(watches) = &mut self.watches {
+            watches.finish();
         }
     }
 
@@ -154,6 +169,7 @@ fn request_ops(call: &Call) -> Vec<OsdOp> {
         Call::WriteFull(token) => vec![ops::write_full(content(*token))],
         Call::Delete => vec![ops::delete()],
         Call::Read => vec![ops::read(0, 0)],
+        Call::Lock(_) => unreachable!("locks have a client of their own"),
     }
 }
 
@@ -236,6 +252,12 @@ impl Workload for ModelWorkload {
         if let Some(image) = &mut self.image {
             image.on_batch_end(host);
         }
+        if let Some(locks) = &mut self.locks {
+            locks.on_batch_end(host);
+        }
+        if let Some(watches) = &mut self.watches {
+            watches.on_batch_end(host);
+        }
         let Some(pool) = host.client.pool_id(&self.plan.pool) else {
             self.next_at = host.env.now() + Duration::from_millis(10);
             return;
@@ -259,6 +281,8 @@ impl Workload for ModelWorkload {
     fn on_completion(&mut self, _: &mut ClientHost<'_>, id: RequestId, completion: Completion) {
         if self.snapshots.as_mut().is_some_and(|snapshots| snapshots.on_completion(id, &completion))
             || self.image.as_mut().is_some_and(|image| image.on_completion(id, &completion))
+            || self.locks.as_mut().is_some_and(|locks| locks.on_completion(id, &completion))
+            || self.watches.as_mut().is_some_and(|watches| watches.on_completion(id, &completion))
         {
             return;
         }
@@ -269,11 +293,18 @@ impl Workload for ModelWorkload {
         history.complete(operation, outcome);
     }
 
+    fn on_watch(&mut self, host: &mut ClientHost<'_>, watch: WatchId, event: WatchEvent) {
+        let watches = self.watches.as_mut().expect("whoever watches is there to hear of it");
+        watches.on_watch(host, watch, event);
+    }
+
     fn next_wake(&self) -> Time {
         let idle = self.submitted >= self.plan.operations && self.final_reads.is_none();
         let own = if idle || self.pending.len() >= self.plan.depth { Time::MAX } else { self.next_at };
         let snapshots = self.snapshots.as_ref().map_or(Time::MAX, SnapshotClient::next_wake);
         let image = self.image.as_ref().map_or(Time::MAX, ImageClient::next_wake);
-        own.min(snapshots).min(image)
+        let locks = self.locks.as_ref().map_or(Time::MAX, LockClient::next_wake);
+        let watches = self.watches.as_ref().map_or(Time::MAX, WatchClient::next_wake);
+        own.min(snapshots).min(image).min(locks).min(watches)
     }
 }

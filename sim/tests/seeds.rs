@@ -46,7 +46,11 @@ fn fresh_seeds_keep_every_promise() {
             && reached.checkpoints > 0
             && reached.pending > 0
             && reached.repaired > 0
-            && reached.refused > 0,
+            && reached.refused > 0
+            && reached.locks_busy > 0
+            && reached.notifies_answered > 0
+            && reached.notifies_late > 0
+            && reached.watches_lost > 0,
         "the runs reach what is rare: {}",
         batch.summary()
     );
@@ -97,4 +101,22 @@ fn serving_a_fenced_client_is_found() {
 fn looking_at_the_blocklist_too_early_is_found() {
     let sabotage = Sabotage { fence_arrivals_only: true, ..Sabotage::default() };
     assert_found(sabotage, 300, &["landed", "not linearizable", "is fenced"]);
+}
+
+#[test]
+fn taking_a_lock_that_another_holds_is_found() {
+    let sabotage = Sabotage { ignore_lock_holders: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["not linearizable"]);
+}
+
+#[test]
+fn forgetting_watches_with_the_interval_is_found() {
+    let sabotage = Sabotage { forget_watches: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["did not reach"]);
+}
+
+#[test]
+fn completing_a_notification_without_its_watchers_is_found() {
+    let sabotage = Sabotage { notify_without_waiting: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["did not reach"]);
 }

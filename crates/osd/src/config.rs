@@ -78,6 +78,12 @@ pub struct Sabotage {
     pub fence_arrivals_only: bool,
     /// Serves clients that are on the blocklist.
     pub ignore_fence: bool,
+    /// Taking a lock does not look at who holds it.
+    pub ignore_lock_holders: bool,
+    /// A primary does not learn of the watches that are recorded with an object.
+    pub forget_watches: bool,
+    /// A notification is complete as soon as it is sent.
+    pub notify_without_waiting: bool,
 }
 
 impl OsdConfig {

@@ -2,12 +2,15 @@
 
 pub mod append;
 pub mod fence;
+pub mod linear;
+pub mod lock;
 pub mod register;
 pub mod replicas;
+pub mod watch;
 
 use crate::history::{Call, History, Outcome};
 
-/// Once there is peace, no read fails: those from operation `from` on.
+/// Once there is peace, no read fails, of locks neither: those from operation `from` on.
 pub fn failed_reads(history: &History, from: usize) -> Vec<String> {
     let failed = history.operations[from..].iter().filter_map(|op| match &op.returned {
         // As it should: see `fence`.
@@ -30,14 +33,17 @@ pub fn check(history: &History) -> Vec<String> {
             }
         }
         violations.extend(fence::check_answers(object, &operations));
-        let appends = operations.iter().any(|op| matches!(op.call, Call::Append(_) | Call::ReadList));
-        match appends {
-            true => {
+        match operations[0].call {
+            Call::Append(_) | Call::ReadList => {
                 violations.extend(append::check(object, &operations));
                 violations.extend(fence::check_appends(object, &operations));
             }
-            false => violations.extend(register::check(object, &operations)),
+            Call::WriteFull(_) | Call::Delete | Call::Read => {
+                violations.extend(register::check(object, &operations));
+            }
+            Call::Lock(_) => violations.extend(lock::check(object, &operations)),
         }
     }
+    violations.extend(watch::check(history));
     violations
 }

@@ -1,23 +1,14 @@
 //! Writes, deletes and reads of one object are linearizable.
 //!
-//! Wing and Gong's search: an order of the operations that respects real time
-//! and explains every answer. Pending and failed writes may or may not have
-//! happened. Three observations keep the search short even when dozens of
-//! operations were under way at once, as after a partition:
+//! To what keeps the search short ([`super::linear`]) comes here:
 //!
-//! - a read that the present state answers can be placed at once, it hinders nothing;
 //! - writes whose values nobody ever read are alike but for when they must have
 //!   happened, so only the most urgent one need be tried;
 //! - so are deletes that found something, and deletes of which that is not known.
-//!
-//! Once an operation has happened of somebody who knew that a client was fenced, nothing of
-//! that client's happens any more (see [`super::fence`]).
 
+use super::linear::{self, Candidate};
 use crate::history::{Call, Operation, Outcome};
 use std::collections::HashSet;
-
-/// Operations on one object that the search takes on.
-pub const OPERATIONS_MAX: usize = 128;
 
 /// What one operation demands of, and does to, the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,47 +35,30 @@ impl Step {
             _ => None,
         }
     }
+}
 
-    fn apply(self, state: Option<u64>) -> Option<Option<u64>> {
-        match self {
-            Step::See(value) => (value == state).then_some(state),
+impl linear::Step for Step {
+    type State = Option<u64>;
+
+    fn apply(&self, state: &Option<u64>) -> Option<Option<u64>> {
+        match *self {
+            Step::See(value) => (value == *state).then_some(*state),
             Step::Set(value) => Some(value),
             Step::Remove => state.is_some().then_some(None),
             Step::RemoveAny => Some(None),
         }
     }
+
+    fn only_looks(&self) -> bool {
+        matches!(self, Step::See(_))
+    }
 }
 
-struct Candidate {
-    step: Step,
-    invoked: u64,
-    /// `u64::MAX` while pending.
-    returned: u64,
-    certain: bool,
-    /// Those that cannot come after it, bit by bit.
-    bars: u128,
-    /// Its client, if it cannot come after some others.
-    fenced: Option<usize>,
-}
+/// Stands for every value that nobody ever read; tokens start at 1.
+const UNREAD: Option<u64> = Some(0);
 
 pub fn check(object: &str, operations: &[&Operation]) -> Option<String> {
-    let placed: Vec<(&Operation, Step)> =
-        operations.iter().filter_map(|op| Some((*op, Step::of(op)?))).collect();
-    assert!(placed.len() <= OPERATIONS_MAX, "the workload keeps objects' histories short");
-    let mut candidates: Vec<Candidate> = placed
-        .iter()
-        .map(|(op, step)| {
-            let certain = matches!(op.returned, Some((_, ref o)) if !matches!(o, Outcome::Failed(_)));
-            // A failed write may take effect later: its request may still be on the way.
-            let returned = op.returned.as_ref().filter(|_| certain).map_or(u64::MAX, |(at, _)| *at);
-            let barred =
-                placed.iter().enumerate().filter(|(_, (other, _))| op.fenced.contains(&other.client));
-            let bars = barred.fold(0, |bars, (i, _)| bars | 1 << i);
-            let fenced =
-                placed.iter().any(|(other, _)| other.fenced.contains(&op.client)).then_some(op.client);
-            Candidate { step: *step, invoked: op.invoked, returned, certain, bars, fenced }
-        })
-        .collect();
+    let mut candidates: Vec<Candidate<Step>> = linear::candidates(operations, Step::of);
     let read: HashSet<Option<u64>> = candidates
         .iter()
         .filter_map(|c| match c.step {
@@ -99,69 +73,7 @@ pub fn check(object: &str, operations: &[&Operation]) -> Option<String> {
             *value = UNREAD;
         }
     }
-    let explained = search(&candidates, 0, None, &mut HashSet::new());
-    (!explained).then(|| {
-        let story: Vec<String> = operations.iter().map(|op| format!("{op:?}")).collect();
-        format!("{object}: not linearizable:\n  {}", story.join("\n  "))
-    })
-}
-
-/// Stands for every value that nobody ever read; tokens start at 1.
-const UNREAD: Option<u64> = Some(0);
-
-fn search(
-    candidates: &[Candidate],
-    mut done: u128,
-    state: Option<u64>,
-    seen: &mut HashSet<(u128, Option<u64>)>,
-) -> bool {
-    let bits = |set: u128| (0..candidates.len()).filter(move |i| set & (1 << i) != 0);
-    let barred = bits(done).fold(0, |barred, i| barred | candidates[i].bars);
-    let open = |done: u128| bits(!(done | barred));
-    // Next can only be what was invoked before every open operation returned.
-    let limit = |done: u128| open(done).map(|i| candidates[i].returned).min().unwrap_or(u64::MAX);
-    loop {
-        let before = done;
-        let until = limit(done);
-        for i in open(done) {
-            let candidate = &candidates[i];
-            if candidate.step == Step::See(state) && candidate.invoked < until && candidate.bars & !done == 0
-            {
-                done |= 1 << i;
-            }
-        }
-        if done == before {
-            break;
-        }
-    }
-    if bits(barred & !done).any(|i| candidates[i].certain) {
-        return false;
-    }
-    if open(done).all(|i| !candidates[i].certain) {
-        return true;
-    }
-    if !seen.insert((done, state)) {
-        return false;
-    }
-    let until = limit(done);
-    let mut next: Vec<usize> = open(done).filter(|i| candidates[*i].invoked < until).collect();
-    next.sort_by_key(|i| candidates[*i].returned);
-    let mut tried: Vec<(Step, Option<usize>, u128)> = Vec::new();
-    for i in next {
-        // What bars others, or is barred, is like none of them.
-        let Candidate { step, fenced, bars, .. } = candidates[i];
-        let kind = (step, fenced, bars & !done);
-        if tried.contains(&kind) {
-            continue;
-        }
-        tried.push(kind);
-        if let Some(after) = step.apply(state)
-            && search(candidates, done | (1 << i), after, seen)
-        {
-            return true;
-        }
-    }
-    false
+    (!linear::is_explained(&candidates, None)).then(|| linear::story(object, operations))
 }
 
 #[cfg(test)]

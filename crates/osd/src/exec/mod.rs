@@ -66,6 +66,8 @@ pub struct Context<'a> {
     /// For what object classes draw at random.
     pub seed: u64,
     pub watch: WatchContext,
+    /// A deliberate bug (`Sabotage::ignore_lock_holders`).
+    pub ignore_lock_holders: bool,
     pub clones: Clones<'a>,
 }
 

@@ -259,6 +259,7 @@ impl Pg {
                     pg_user_version: self.info.last_user_version,
                     seed: ctx.random.next_u64(),
                     watch: self.watch_context(sh, &request),
+                    ignore_lock_holders: sh.config.sabotage.ignore_lock_holders,
                     clones,
                 },
                 &sh.store,

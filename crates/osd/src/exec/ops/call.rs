@@ -19,13 +19,14 @@ const _: () = assert!(OMAP_ENTRIES_MAX as u64 == limits::OMAP_ENTRIES_MAX);
 
 pub(super) fn call(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundings<'_>) -> OpEnd {
     // That the names are there and known was checked before any operation ran.
-    let Some(Call { found: Found::Method(method), input, .. }) = call_of(op) else {
+    let Some(Call { found: Found::Method(method), input, class, method: name }) = call_of(op) else {
         return Err(Errno::EOPNOTSUPP.into());
     };
     let input = input.ok_or(Errno::EINVAL)?;
     let seed = around.context.seed ^ u64::from(object.uses);
-    let mut host =
-        Host { object, around, uses: Uses::default(), random: Random::from_seed(seed), stop: None };
+    let blind = around.context.ignore_lock_holders && class == "lock" && name == "lock";
+    let random = Random::from_seed(seed);
+    let mut host = Host { object, around, uses: Uses::default(), random, stop: None, blind };
     let answer = method.call(&mut host, input);
     match (host.stop, answer) {
         (Some(stop), _) => Err(stop),
@@ -42,6 +43,8 @@ struct Host<'a, 'o, 's> {
     random: Random,
     /// What [`Fault::Later`] stood for.
     stop: Option<Stop>,
+    /// Sees no xattr.
+    blind: bool,
 }
 
 impl Host<'_, '_, '_> {
@@ -135,8 +138,12 @@ impl Object for Host<'_, '_, '_> {
     }
 
     fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Fault> {
+        let blind = self.blind;
         self.reading(|object| {
             require(object)?;
+            if blind {
+                return Err(xattr::no_attr(object));
+            }
             object.xattr(name)?.ok_or_else(|| xattr::no_attr(object))
         })
     }

@@ -137,6 +137,7 @@ impl Bench {
             pg_user_version: self.user_version,
             seed: self.version,
             watch: Default::default(),
+            ignore_lock_holders: false,
             clones: self.clones(),
         };
         execute(&context, &self.store, fetched)

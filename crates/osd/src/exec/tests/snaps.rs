@@ -131,6 +131,7 @@ fn a_missing_clone_is_asked_for_by_name() {
         pg_user_version: 0,
         seed: 0,
         watch: Default::default(),
+        ignore_lock_holders: false,
         clones: Clones {
             removed_snaps: None,
             is_unready: &|object, write| object.snap == SnapId(1) && !write,
