@@ -198,6 +198,7 @@ code   ceph log last 5
 json   ceph log last 5 -f json
 code   ceph tell osd.0 version
 json   ceph tell osd.0 version -f json
+json   ceph tell osd.0 dump_mempools -f json | python3 -c "import json,sys; m=json.load(sys.stdin)['mempool']; m['by_pool']={p: m['by_pool'][p] for p in ('bluestore_cache_data','bluestore_cache_onode','bluestore_cache_meta','bluestore_writing','buffer_anon','osd_pglog')}; print(json.dumps(m))"
 json   ceph osd metadata 0 -f json
 json   ceph osd find 0 -f json
 json   ceph osd perf -f json

@@ -10,7 +10,7 @@ use msgr::OwnAddrs;
 use msgr::auth::AuthRole;
 use osd::{Action, Ctx, Osd, OsdConfig};
 use tracing::{error, info};
-use wire::messages::{Incoming, SessionId};
+use wire::messages::{Incoming, MCommand, Payload, SessionId};
 use wire::types::{EntityAddr, EntityName, EntityType, GlobalId};
 
 /// For clients and `ceph tell`.
@@ -166,6 +166,10 @@ impl<S: DeviceStore> OsdNode<S> {
 
     fn on_message(&mut self, env: &mut dyn Env, session: SessionId, message: Incoming) {
         let from_mon = self.mon.is(session);
+        if message.kind == MCommand::KIND {
+            let buffers = env.buffers();
+            self.with_osd(env, |osd, _| osd.note_env_buffers(buffers));
+        }
         self.with_osd(env, |osd, ctx| match from_mon {
             true => osd.on_mon_message(ctx, message),
             false => osd.on_client_message(ctx, session, message),

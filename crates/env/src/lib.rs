@@ -14,7 +14,7 @@
 //!    queued leaves as one device write, and each socket gets one send;
 //! 4. sleep until an event or until [`Node::next_wake`].
 
-use base::{Random, Time, WallTime};
+use base::{MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
@@ -88,6 +88,9 @@ pub trait Env {
     fn pause_reading(&mut self, conn: ConnId, paused: bool);
     /// Sends what was queued, then closes. No further event of `conn` arrives.
     fn close(&mut self, conn: ConnId);
+
+    /// Memory for what was received or read: in the node's hands, or kept for the next.
+    fn buffers(&self) -> MemoryUse;
 
     /// The node's one device; `None` for nodes without one.
     fn disk_info(&self) -> Option<DiskInfo>;

@@ -1,6 +1,6 @@
 //! The contract between the OSD and its store.
 
-use base::Errno;
+use base::{Errno, MemoryUse};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{HObject, PgId};
@@ -180,6 +180,19 @@ pub struct StoreStats {
     pub cache_memory: u64,
 }
 
+/// What the store holds in memory, by part. Nothing where it does not keep count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreMemory {
+    /// Blocks of object data, for reads.
+    pub cache: MemoryUse,
+    /// Pages of the index: of objects themselves,
+    pub objects: MemoryUse,
+    /// and of what belongs to them.
+    pub maps: MemoryUse,
+    /// Of writes on their way, and kept for the next ones.
+    pub buffers: MemoryUse,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("no collection {0:?}")]
@@ -283,4 +296,5 @@ pub trait ObjectStore {
 
     fn poll_event(&mut self) -> Option<StoreEvent>;
     fn stats(&self) -> StoreStats;
+    fn memory(&self) -> StoreMemory;
 }

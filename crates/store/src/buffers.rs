@@ -5,7 +5,7 @@
 //! before; who takes one fills all that leaves it.
 
 use crate::limits::BLOCK_LEN;
-use base::AlignedBuf;
+use base::{AlignedBuf, MemoryUse};
 use bytes::Bytes;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,7 @@ const KEPT_LEN: usize = 16 << 20;
 struct Shelf {
     sizes: [Vec<AlignedBuf>; CLASSES],
     len: usize,
+    in_use: MemoryUse,
 }
 
 type Shelves = Arc<Mutex<Shelf>>;
@@ -41,16 +42,26 @@ impl Buffers {
     pub(crate) fn take(&self, blocks: usize) -> Buffer {
         let blocks = blocks.next_power_of_two();
         let class = blocks.trailing_zeros() as usize;
+        let len = blocks * BLOCK_LEN as usize;
         let kept = match self.shelves.lock() {
             Ok(mut shelf) => {
+                shelf.in_use.add(len);
                 let kept = shelf.sizes.get_mut(class).and_then(Vec::pop);
                 shelf.len -= kept.as_ref().map_or(0, |buf| buf.len());
                 kept
             }
             Err(_) => None,
         };
-        let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(blocks * BLOCK_LEN as usize));
+        let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(len));
         Buffer { buf: Some(buf), shelves: self.shelves.clone() }
+    }
+}
+
+impl Buffers {
+    /// In use and kept.
+    pub(crate) fn memory(&self) -> MemoryUse {
+        let Ok(shelf) = self.shelves.lock() else { return MemoryUse::default() };
+        shelf.in_use + MemoryUse::new(shelf.sizes.iter().map(Vec::len).sum(), shelf.len)
     }
 }
 
@@ -64,10 +75,9 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(buf) = self.buf.take() else { return };
         let class = (buf.len() / BLOCK_LEN as usize).trailing_zeros() as usize;
-        if let Ok(mut shelf) = self.shelves.lock()
-            && class < CLASSES
-            && shelf.len + buf.len() <= KEPT_LEN
-        {
+        let Ok(mut shelf) = self.shelves.lock() else { return };
+        shelf.in_use.remove(buf.len());
+        if class < CLASSES && shelf.len + buf.len() <= KEPT_LEN {
             shelf.len += buf.len();
             shelf.sizes[class].push(buf);
         }

@@ -9,8 +9,8 @@
 
 use crate::alloc::Run;
 use crate::api::{
-    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats, Transaction,
-    TxnId,
+    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory, StoreStats,
+    Transaction, TxnId,
 };
 use crate::core::Core;
 use crate::index;
@@ -583,7 +583,15 @@ impl ObjectStore for Engine {
             metadata_reads: core.pager.reads,
             metadata_memory: core.index.memory() as u64,
             cache_hits: core.cache.hits,
-            cache_memory: core.cache.memory(),
+            cache_memory: core.cache.memory().bytes,
         }
+    }
+
+    fn memory(&self) -> StoreMemory {
+        let Some(core) = self.core() else {
+            return StoreMemory::default();
+        };
+        let (objects, maps) = core.index.memory_by_part();
+        StoreMemory { cache: core.cache.memory(), objects, maps, buffers: core.buffers.memory() }
     }
 }

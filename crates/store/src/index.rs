@@ -17,6 +17,7 @@ use crate::ops::{LogOp, Nonsense, Result};
 use crate::place::Place;
 use crate::tree::{Kind, PageId, Position, Slot, Tree};
 use crate::used::Used;
+use base::MemoryUse;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -334,6 +335,15 @@ impl Index {
     pub(crate) fn memory(&self) -> usize {
         let Index { objects, blocks, omap, shared, .. } = self;
         objects.tree.memory() + blocks.tree.memory() + omap.tree.memory() + shared.tree.memory()
+    }
+
+    /// Pages in memory: those of objects, and all others.
+    pub(crate) fn memory_by_part(&self) -> (MemoryUse, MemoryUse) {
+        fn of<T: Kind>(tree: &Tree<T>) -> MemoryUse {
+            MemoryUse::new(tree.loaded(), tree.memory())
+        }
+        let Index { objects, blocks, omap, shared, .. } = self;
+        (of(&objects.tree), of(&blocks.tree) + of(&omap.tree) + of(&shared.tree))
     }
 
     /// Bytes of pages that the next checkpoint must write.

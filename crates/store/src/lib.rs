@@ -45,8 +45,8 @@ mod trim;
 mod used;
 
 pub use api::{
-    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
-    Transaction, TxnId,
+    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory,
+    StoreStats, Transaction, TxnId,
 };
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use fsck::{Fsck, FsckReport};

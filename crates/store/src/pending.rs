@@ -9,8 +9,8 @@
 //! is there in the turn that says so, and may be gone in the next.
 
 use crate::api::{
-    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats, Transaction,
-    TxnId,
+    CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory, StoreStats,
+    Transaction, TxnId,
 };
 use base::Random;
 use bytes::Bytes;
@@ -231,6 +231,10 @@ impl<S: ObjectStore> ObjectStore for PendingStore<S> {
 
     fn stats(&self) -> StoreStats {
         self.inner.stats()
+    }
+
+    fn memory(&self) -> StoreMemory {
+        self.inner.memory()
     }
 }
 

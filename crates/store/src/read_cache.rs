@@ -14,6 +14,7 @@
 use crate::alloc::Run;
 use crate::key_map::KeyHasher;
 use crate::limits::BLOCK_LEN;
+use base::MemoryUse;
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
@@ -78,9 +79,9 @@ impl ReadCache {
         }
     }
 
-    /// Bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        self.blocks.as_ref().map_or(0, Cache::weight)
+    pub(crate) fn memory(&self) -> MemoryUse {
+        let of = |blocks: &Blocks| MemoryUse { items: blocks.len() as u64, bytes: blocks.weight() };
+        self.blocks.as_ref().map(of).unwrap_or_default()
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
         cache.put(7, 2, &block(2));
         assert_eq!((cache.get(7, 1), cache.get(7, 2)), (None, Some(block(2))));
         cache.forget(Run { start: 0, count: 100 });
-        assert_eq!((cache.get(7, 2), cache.memory()), (None, 0));
+        assert_eq!((cache.get(7, 2), cache.memory().bytes), (None, 0));
     }
 
     #[test]
@@ -114,9 +115,9 @@ mod tests {
             for hot in 0..device.min(10) {
                 let _ = cache.get(hot, 0);
             }
-            assert!(cache.memory() <= limit as u64);
+            assert!(cache.memory().bytes <= limit as u64);
         }
-        assert!(cache.memory() > limit as u64 / 2);
+        assert!(cache.memory().bytes > limit as u64 / 2);
         let kept = (0..10).filter(|hot| cache.get(*hot, 0).is_some()).count();
         assert!(kept >= 8, "{kept}");
         assert_eq!(ReadCache::new(0).get(1, 0), None);

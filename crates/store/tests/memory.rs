@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, Transaction};
+use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreMemory, Transaction};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
 /// Bytes allocated and not freed yet.
@@ -163,4 +163,12 @@ fn small_objects_beyond_what_the_limit_holds_are_paged_not_kept() {
     assert!(stats.metadata_reads > 1000, "the index did not fit: {}", stats.metadata_reads);
     assert!(rig.most_believed <= MEMORY_LIMIT, "believed: {} MiB", rig.most_believed >> 20);
     assert!(rig.most <= MEMORY_LIMIT, "allocated: {} MiB", rig.most >> 20);
+
+    let StoreMemory { cache, objects, maps, buffers } = rig.engine.memory();
+    assert_eq!((objects + maps).bytes, stats.metadata_memory);
+    assert_eq!(cache.bytes, stats.cache_memory);
+    assert!(objects.items > 10 && maps.items > 10 && buffers.items > 0);
+    let told = (cache + objects + maps + buffers).bytes as usize;
+    let allocated = LIVE.load(Relaxed) - rig.start;
+    assert!(told <= allocated && told > allocated / 2, "{told} of {allocated} bytes");
 }

@@ -13,7 +13,7 @@ use crate::connection::{Connection, Phase, Table, index_of};
 use crate::disk::Disk;
 use crate::read_pool::ReadPool;
 use base::aligned::ALIGNMENT;
-use base::{Duration, Random, Time, WallTime};
+use base::{Duration, MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
 use env::{
     CloseReason, ConnId, DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event, ListenerId, Node,
@@ -551,6 +551,10 @@ impl Env for Core {
         found.held.clear();
         self.linger_deadlines.push_back((self.now + self.linger, conn));
         self.touch(index_of(conn));
+    }
+
+    fn buffers(&self) -> MemoryUse {
+        self.pool.memory()
     }
 
     fn disk_info(&self) -> Option<DiskInfo> {

@@ -7,8 +7,8 @@
 //! What lay unused for a whole period goes back to the system ([`ReadPool::trim`]):
 //! after a burst the pool shrinks to what the load at hand needs.
 
-use base::AlignedBuf;
 use base::aligned::ALIGNMENT;
+use base::{AlignedBuf, MemoryUse};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,6 +26,8 @@ pub(crate) struct ReadPool(Arc<Mutex<Free>>);
 struct Free {
     classes: [Class; CLASSES],
     kept_bytes: usize,
+    /// With the node.
+    in_use: MemoryUse,
 }
 
 /// Buffers of one length. The last one given back is taken first, so the first
@@ -39,7 +41,11 @@ struct Class {
 
 impl Default for Free {
     fn default() -> Free {
-        Free { classes: std::array::from_fn(|_| Class::default()), kept_bytes: 0 }
+        Free {
+            classes: std::array::from_fn(|_| Class::default()),
+            kept_bytes: 0,
+            in_use: MemoryUse::default(),
+        }
     }
 }
 
@@ -85,7 +91,7 @@ impl ReadPool {
     /// Lets go of what nobody has needed since the last call.
     pub(crate) fn trim(&self) {
         let mut free = self.lock();
-        let Free { classes, kept_bytes } = &mut *free;
+        let Free { classes, kept_bytes, .. } = &mut *free;
         for Class { buffers, unused_min } in classes {
             *kept_bytes -= buffers.drain(..*unused_min).map(|buf| buf.len()).sum::<usize>();
             *unused_min = buffers.len();
@@ -96,15 +102,24 @@ impl ReadPool {
     /// with the last reference to them.
     pub(crate) fn freeze(&self, buf: AlignedBuf, len: usize) -> Bytes {
         assert!(len <= buf.len());
+        self.lock().in_use.add(buf.len());
         Bytes::from_owner(Pooled { buf: Some(buf), len, pool: self.clone() })
     }
 
+    /// What the node has and what is kept; not what is being filled.
+    pub(crate) fn memory(&self) -> MemoryUse {
+        let free = self.lock();
+        let kept = free.classes.iter().map(|class| class.buffers.len()).sum();
+        free.in_use + MemoryUse::new(kept, free.kept_bytes)
+    }
+
     fn give_back(&self, buf: AlignedBuf) {
+        let mut free = self.lock();
+        free.in_use.remove(buf.len());
         let Some((class, class_len)) = class_of(buf.len()) else {
             return;
         };
         debug_assert_eq!(class_len, buf.len(), "buffers have their classes' lengths");
-        let mut free = self.lock();
         if free.kept_bytes + buf.len() <= KEPT_BYTES_MAX {
             free.kept_bytes += buf.len();
             free.classes[class].buffers.push(buf);
@@ -152,6 +167,21 @@ mod tests {
         assert_ne!(pool.take(8192).as_ptr(), address, "still referenced");
         drop(part);
         assert_eq!(pool.take(8192).as_ptr(), address);
+    }
+
+    #[test]
+    fn what_the_node_has_and_what_is_kept_is_counted() {
+        let pool = ReadPool::default();
+        let small = pool.freeze(pool.take(5000), 5000);
+        let large = pool.freeze(pool.take(POOLED_MAX + ALIGNMENT), 1);
+        assert_eq!(pool.memory(), MemoryUse::new(2, 8192 + POOLED_MAX + ALIGNMENT));
+        drop(large);
+        assert_eq!(pool.memory(), MemoryUse::new(1, 8192));
+        drop(small);
+        assert_eq!(pool.memory(), MemoryUse::new(1, 8192), "kept");
+        pool.trim();
+        pool.trim();
+        assert_eq!(pool.memory(), MemoryUse::default());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use super::{Core, Entry, NodeId};
 use crate::disk::SimDisk;
-use base::{Duration, Random, Time, WallTime};
+use base::{Duration, MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
 use env::{ConnId, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event};
 use std::net::SocketAddr;
@@ -54,6 +54,11 @@ impl Env for SimEnv<'_> {
 
     fn close(&mut self, conn: ConnId) {
         self.core.hang_up(conn);
+    }
+
+    /// None that outlive the event.
+    fn buffers(&self) -> MemoryUse {
+        MemoryUse::default()
     }
 
     fn disk_info(&self) -> Option<DiskInfo> {

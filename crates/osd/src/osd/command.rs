@@ -2,7 +2,7 @@
 
 use super::Osd;
 use crate::action::Ctx;
-use base::Errno;
+use base::{Errno, Json};
 use bytes::Bytes;
 use store::ObjectStore;
 use wire::messages::{MCommand, MCommandReply, Outgoing, SessionId};
@@ -13,6 +13,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("version", "report version of OSD"),
     ("status", "high-level status of OSD"),
     ("perf dump", "dump perfcounters value"),
+    ("dump_mempools", "get mempool stats"),
 ];
 
 impl<S: ObjectStore> Osd<S> {
@@ -26,16 +27,17 @@ impl<S: ObjectStore> Osd<S> {
         let Some(client) = self.sessions.get(&session) else { return };
         let features = client.peer.features;
         let text = command.cmd.concat();
-        let reply = match prefix_of(&text) {
+        let reply = match member_of(&text, "prefix") {
             None => failure(Errno::EINVAL, "command is not JSON with a prefix"),
-            Some(prefix) => self.run_command(&prefix),
+            Some(prefix) => self.run_command(&prefix, member_of(&text, "format").as_deref()),
         };
         self.sh.send_client(session, Outgoing::new(&reply, tid, features));
     }
 
-    fn run_command(&mut self, prefix: &str) -> MCommandReply {
+    fn run_command(&mut self, prefix: &str, format: Option<&str>) -> MCommandReply {
         match prefix {
             "get_command_descriptions" => success(descriptions()),
+            "dump_mempools" => success(formatted(&self.dump_mempools(), format)),
             "version" => success(format!(
                 "{{\n    \"version\": {},\n    \"release\": \"pacific\",\n    \"release_type\": \"stable\"\n}}\n",
                 quoted(&self.sh.config.version)
@@ -83,6 +85,14 @@ impl<S: ObjectStore> Osd<S> {
     }
 }
 
+/// As asked for; indented when nothing else was.
+fn formatted(json: &Json, format: Option<&str>) -> String {
+    match format {
+        Some("json") => json.compact(),
+        _ => json.pretty(),
+    }
+}
+
 fn success(output: String) -> MCommandReply {
     MCommandReply { result: 0, status: String::new(), output: Bytes::from(output) }
 }
@@ -122,14 +132,14 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The value of the top-level member "prefix", which is all that these
+/// The text of a top-level member ("prefix", "format"), which is all that these
 /// commands need of their JSON.
-fn prefix_of(json: &str) -> Option<String> {
-    let after = json.split_once("\"prefix\"")?.1.trim_start().strip_prefix(':')?;
+fn member_of(json: &str, name: &str) -> Option<String> {
+    let after = json.split_once(&quoted(name))?.1.trim_start().strip_prefix(':')?;
     let value = after.trim_start().strip_prefix('"')?;
     let end = value.find('"')?;
-    let prefix = &value[..end];
-    (!prefix.contains('\\')).then(|| prefix.to_string())
+    let text = &value[..end];
+    (!text.contains('\\')).then(|| text.to_string())
 }
 
 #[cfg(test)]
@@ -137,10 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_is_found_among_other_members() {
-        assert_eq!(prefix_of(r#"{"target": ["osd","0"], "prefix" : "version"}"#).as_deref(), Some("version"));
-        assert_eq!(prefix_of("{").as_deref(), None);
-        assert_eq!(prefix_of(r#"{"prefix": 3}"#).as_deref(), None);
+    fn members_are_found_among_others() {
+        let command = r#"{"target": ["osd","0"], "prefix" : "version", "format": "json"}"#;
+        assert_eq!(member_of(command, "prefix").as_deref(), Some("version"));
+        assert_eq!(member_of(command, "format").as_deref(), Some("json"));
+        assert_eq!(member_of("{", "prefix").as_deref(), None);
+        assert_eq!(member_of(r#"{"prefix": 3}"#, "prefix").as_deref(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod clients;
 mod command;
 mod link;
 mod map_steps;
+mod mempools;
 mod records;
 
 use crate::action::{Action, Channel, Ctx, DownReason};
@@ -13,7 +14,7 @@ use crate::config::OsdConfig;
 use crate::peer::PushAck;
 use crate::pg::{LoadError, Pg};
 use crate::shared::{Commit, Counters, Fetch, Load, Shared};
-use base::Time;
+use base::{MemoryUse, Time};
 use bytes::Bytes;
 use clients::ClientSession;
 use records::Loading;
@@ -60,6 +61,8 @@ pub struct Osd<S: ObjectStore> {
     stopping: bool,
     /// Last report of each PG, to send only what changed.
     reported: BTreeMap<PgId, background::Signature>,
+    /// The environment's, as of the latest command.
+    env_buffers: MemoryUse,
 }
 
 /// The session with the monitor.
@@ -104,6 +107,7 @@ impl<S: ObjectStore> Osd<S> {
             fullness: 0,
             stopping: false,
             reported: BTreeMap::new(),
+            env_buffers: MemoryUse::default(),
         }
     }
 

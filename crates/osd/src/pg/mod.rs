@@ -39,7 +39,7 @@ use crate::maps::Placement;
 use crate::peer::{PgHeader, PgMessage};
 use crate::shared::Shared;
 use backfill::Backfill;
-use base::Time;
+use base::{MemoryUse, Time};
 use info::PgInfo;
 use intervals::{PastIntervals, PriorSet};
 use log::PgLog;
@@ -345,6 +345,11 @@ impl Pg {
 
     pub fn last_update(&self) -> EVersion {
         self.info.last_update
+    }
+
+    /// Of the log: entries and bytes.
+    pub fn log_memory(&self) -> MemoryUse {
+        MemoryUse::new(self.log.len(), self.log.memory())
     }
 
     /// Requests held here.

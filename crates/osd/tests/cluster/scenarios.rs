@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use base::Duration;
+use std::collections::BTreeMap;
 
 #[test]
 fn fresh_pool_becomes_clean_within_a_moment() {
@@ -311,4 +312,20 @@ fn power_loss_of_everything_keeps_what_was_acknowledged() {
         }
     }
     w.assert_copies_equal();
+}
+
+#[test]
+fn every_log_entry_is_counted_where_it_is_kept() {
+    let mut w = World::new(9, 3, 3, 2, 8);
+    w.settle();
+    for i in 0..50 {
+        w.write(&format!("o{i}"), b"data");
+    }
+    w.settle();
+    for node in w.nodes.iter().flatten() {
+        let pools = BTreeMap::from(node.osd.mempools());
+        let log = pools["osd_pglog"];
+        assert_eq!(log.items, 50, "each write is in one log here");
+        assert!((50 * 40..50 * 400).contains(&log.bytes), "{log:?}");
+    }
 }

@@ -9,8 +9,8 @@ mod object;
 mod tests;
 
 use crate::api::{
-    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreStats,
-    Transaction, TxnId,
+    CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory,
+    StoreStats, Transaction, TxnId,
 };
 use crate::check::{self, Existing};
 use bytes::Bytes;
@@ -402,5 +402,9 @@ impl ObjectStore for MemStore {
             transactions: self.transactions,
             ..StoreStats::default()
         }
+    }
+
+    fn memory(&self) -> StoreMemory {
+        StoreMemory::default()
     }
 }

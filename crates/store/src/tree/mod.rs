@@ -130,6 +130,11 @@ impl<T: Kind> Tree<T> {
         self.memory
     }
 
+    /// Pages in memory.
+    pub(crate) fn loaded(&self) -> usize {
+        self.slots - self.absent
+    }
+
     /// Bytes of pages changed since the last snapshot.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty
