@@ -502,12 +502,14 @@ fn client_addr(map: &OsdMap, osd: OsdId) -> Option<EntityAddr> {
 }
 
 fn hobject(request: &ObjectRequest, target: &Target) -> HObject {
+    let name = request.object.as_str();
+    let key = &request.locator.key;
     HObject {
         pool: request.locator.pool,
         hash: target.raw_hash,
         nspace: request.locator.nspace.clone(),
-        key: if request.locator.key == request.object { String::new() } else { request.locator.key.clone() },
-        name: request.object.clone(),
+        key: if key == name { Default::default() } else { key.clone() },
+        name: name.into(),
         snap: request.snap,
         is_max: false,
     }
@@ -525,7 +527,7 @@ fn encode_request(op: &InFlight, target: &Target, epoch: Epoch) -> MOsdOp {
         client_inc: 0,
         mtime: op.mtime,
         locator: request.locator.clone(),
-        object: request.object.clone(),
+        object: request.object.as_str().into(),
         ops: request.ops.clone(),
         snap: request.snap,
         snap_seq: request.snap_seq,

@@ -97,7 +97,7 @@ mod tests {
             let object = HObject {
                 pool: if n % 3 == 0 { PoolId(pick(&pools)) } else { pg.pool },
                 hash: pick(&[0, 1, 2, 0x8000_0000, 0x7fff_ffff, i64::from(u32::MAX), 0x1234_5678]) as u32,
-                name: format!("object {}", pick(&[1, 2, 3])),
+                name: format!("object {}", pick(&[1, 2, 3])).into(),
                 snap: SnapId::HEAD,
                 is_max: n % 40 == 0,
                 ..HObject::default()

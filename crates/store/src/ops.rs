@@ -249,9 +249,9 @@ impl Reader {
             pool: PoolId(self.u64()? as i64),
             hash: self.u32()?,
             snap: SnapId(self.u64()?),
-            nspace: self.string()?,
-            key: self.string()?,
-            name: self.string()?,
+            nspace: self.string()?.into(),
+            key: self.string()?.into(),
+            name: self.string()?.into(),
         };
         let len = object.nspace.len() + object.key.len() + object.name.len();
         if len as u64 > limits::OBJECT_NAME_LEN_MAX {

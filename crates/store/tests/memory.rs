@@ -56,7 +56,8 @@ fn coll(pg: u64) -> CollId {
 fn object(n: u64) -> ObjectId {
     let name = format!("benchmark_data_node1_4711_object{n}");
     let hash = base::crc32c(name.as_bytes());
-    let object = HObject { pool: PoolId(1), hash, name, snap: SnapId::HEAD, ..HObject::default() };
+    let object =
+        HObject { pool: PoolId(1), hash, name: name.into(), snap: SnapId::HEAD, ..HObject::default() };
     ObjectId { coll: coll(u64::from(hash) % PGS), object }
 }
 
@@ -129,7 +130,11 @@ impl Rig {
         let version = self.written;
         let log = ObjectId {
             coll: CollId::Meta,
-            object: HObject { name: format!("pg.{:?}", id.coll), pool: PoolId(-1), ..HObject::default() },
+            object: HObject {
+                name: format!("pg.{:?}", id.coll).into(),
+                pool: PoolId(-1),
+                ..HObject::default()
+            },
         };
         let key = |version: u64| Bytes::from(format!("l{version:012}"));
         let mut txn = Transaction::new();

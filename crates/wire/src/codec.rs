@@ -4,7 +4,8 @@
 
 use crate::features::Features;
 use base::WallTime;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use ecow::EcoString;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -27,13 +28,13 @@ pub type Result<T> = std::result::Result<T, DecodeError>;
 
 /// Writes one payload for a peer with the given features.
 pub struct Encoder {
-    buf: BytesMut,
+    buf: Vec<u8>,
     features: Features,
 }
 
 impl Encoder {
     pub fn new(features: Features) -> Encoder {
-        Encoder { buf: BytesMut::with_capacity(256), features }
+        Encoder { buf: Vec::with_capacity(256), features }
     }
 
     /// For payloads whose form does not depend on features.
@@ -54,7 +55,7 @@ impl Encoder {
     }
 
     pub fn finish(self) -> Bytes {
-        self.buf.freeze()
+        self.buf.into()
     }
 
     /// What has been written so far, for checksums over it.
@@ -67,42 +68,43 @@ impl Encoder {
     }
 
     pub fn u8(&mut self, v: u8) {
-        self.buf.put_u8(v);
+        self.buf.push(v);
     }
     pub fn u16(&mut self, v: u16) {
-        self.buf.put_u16_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn u32(&mut self, v: u32) {
-        self.buf.put_u32_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn u64(&mut self, v: u64) {
-        self.buf.put_u64_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn i8(&mut self, v: i8) {
-        self.buf.put_i8(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn i16(&mut self, v: i16) {
-        self.buf.put_i16_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn i32(&mut self, v: i32) {
-        self.buf.put_i32_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn i64(&mut self, v: i64) {
-        self.buf.put_i64_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn f32(&mut self, v: f32) {
-        self.buf.put_f32_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn f64(&mut self, v: f64) {
-        self.buf.put_f64_le(v);
+        self.raw(&v.to_le_bytes());
     }
     pub fn bool(&mut self, v: bool) {
-        self.buf.put_u8(u8::from(v));
+        self.buf.push(u8::from(v));
     }
 
     /// Bytes as they are, no length.
+    #[inline]
     pub fn raw(&mut self, v: &[u8]) {
-        self.buf.put_slice(v);
+        self.buf.extend_from_slice(v);
     }
 
     /// A u32 length and the bytes: Ceph's `string` and `bufferlist`.
@@ -147,12 +149,15 @@ impl Encoder {
 #[derive(Clone)]
 pub struct Decoder {
     buf: Bytes,
+    /// The unread rest of `buf`: a structure within a structure ends before it does.
+    at: usize,
+    end: usize,
     features: Features,
 }
 
 impl Decoder {
     pub fn new(buf: Bytes, features: Features) -> Decoder {
-        Decoder { buf, features }
+        Decoder { at: 0, end: buf.len(), buf, features }
     }
 
     pub fn plain(buf: Bytes) -> Decoder {
@@ -164,39 +169,60 @@ impl Decoder {
     }
 
     pub fn remaining(&self) -> usize {
-        self.buf.len()
+        self.end - self.at
     }
 
     pub fn is_empty(&self) -> bool {
-        self.buf.is_empty()
+        self.at == self.end
     }
 
     /// The unread rest.
-    pub fn rest(&self) -> &Bytes {
-        &self.buf
+    pub fn rest(&self) -> &[u8] {
+        &self.buf[self.at..self.end]
+    }
+
+    /// The unread rest, shared with the input.
+    pub fn rest_bytes(&self) -> Bytes {
+        self.buf.slice(self.at..self.end)
     }
 
     pub fn get<T: Decode>(&mut self) -> Result<T> {
         T::decode(self)
     }
 
+    /// The next `len` bytes.
+    fn slice(&mut self, what: &'static str, len: usize) -> Result<&[u8]> {
+        let start = self.advance(what, len)?;
+        Ok(&self.buf[start..self.at])
+    }
+
+    /// Passes `len` bytes; returns where they begin.
+    #[inline]
+    fn advance(&mut self, what: &'static str, len: usize) -> Result<usize> {
+        if len > self.remaining() {
+            return Err(DecodeError::Truncated { what, need: len, have: self.remaining() });
+        }
+        let start = self.at;
+        self.at += len;
+        Ok(start)
+    }
+
     /// The next `len` bytes, shared with the input.
     pub fn take(&mut self, what: &'static str, len: usize) -> Result<Bytes> {
-        if len > self.buf.len() {
-            return Err(DecodeError::Truncated { what, need: len, have: self.buf.len() });
-        }
-        Ok(self.buf.split_to(len))
+        let start = self.advance(what, len)?;
+        Ok(self.buf.slice(start..self.at))
     }
 
     pub fn skip(&mut self, what: &'static str, len: usize) -> Result<()> {
-        self.take(what, len).map(drop)
+        self.advance(what, len).map(drop)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
-        let Some(head) = self.buf.first_chunk::<N>().copied() else {
-            return Err(DecodeError::Truncated { what, need: N, have: self.buf.len() });
+        let Some(head) = self.rest().first_chunk::<N>().copied() else {
+            return Err(DecodeError::Truncated { what, need: N, have: self.remaining() });
         };
-        bytes::Buf::advance(&mut self.buf, N);
+        self.at += N;
         Ok(head)
     }
 
@@ -243,9 +269,19 @@ impl Decoder {
     }
 
     /// Object and pool names are UTF-8 here; Ceph itself does not insist.
+    fn str(&mut self) -> Result<&str> {
+        let len = self.u32()? as usize;
+        let blob = self.slice("blob", len)?;
+        std::str::from_utf8(blob).map_err(|_| DecodeError::Invalid { what: "UTF-8 string" })
+    }
+
     pub fn string(&mut self) -> Result<String> {
-        let blob = self.blob()?;
-        String::from_utf8(blob.into()).map_err(|_| DecodeError::Invalid { what: "UTF-8 string" })
+        self.str().map(String::from)
+    }
+
+    /// A string whose copies will share its memory.
+    pub fn text(&mut self) -> Result<EcoString> {
+        self.str().map(EcoString::from)
     }
 
     /// An element count, checked against what is left so that a hostile count
@@ -254,8 +290,8 @@ impl Decoder {
     pub fn count(&mut self, what: &'static str, min_item_len: usize) -> Result<usize> {
         let n = self.u32()? as usize;
         let need = n.saturating_mul(min_item_len.max(1));
-        if need > self.buf.len() {
-            return Err(DecodeError::Truncated { what, need, have: self.buf.len() });
+        if need > self.remaining() {
+            return Err(DecodeError::Truncated { what, need, have: self.remaining() });
         }
         Ok(n)
     }
@@ -274,8 +310,13 @@ impl Decoder {
         if compat > known {
             return Err(DecodeError::TooNew { what, compat, known });
         }
-        let mut inner = self.sized(what)?;
-        body(&mut inner, version)
+        let len = self.u32()? as usize;
+        let start = self.advance(what, len)?;
+        let (after, outer_end) = (self.at, self.end);
+        (self.at, self.end) = (start, after);
+        let value = body(self, version);
+        (self.at, self.end) = (after, outer_end);
+        value
     }
 
     /// A structure carried as a `bufferlist`.

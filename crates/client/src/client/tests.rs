@@ -159,7 +159,7 @@ impl World {
 
     fn reply_with(&mut self, osd: OsdId, id: RequestId, result: i32, retry_attempt: i32, ops: Vec<OpResult>) {
         let reply = MOsdOpReply {
-            object: String::new(),
+            object: Default::default(),
             pg: PgId { pool: POOL, seed: 0 },
             flags: 0,
             result,

@@ -216,7 +216,7 @@ pub fn children_list(object: &mut dyn Object, input: Bytes) -> Output {
 /// A parent in `rbd_children`: pool, image and snapshot as they are encoded are
 /// the key.
 fn parent_key(args: &mut Decoder) -> Result<Bytes, Fault> {
-    let before = args.rest().clone();
+    let before = args.rest_bytes();
     args.skip("pool", 8)?;
     Bytes::decode(args)?;
     args.skip("snapshot", 8)?;

@@ -285,7 +285,7 @@ fn osd_map(r: &mut Request) -> Outcome {
         return fail(Errno::ENOENT, format!("pool {name} does not exist"));
     };
     let mut locator = ObjectLocator::pool(pool_id);
-    locator.nspace = namespace.clone();
+    locator.nspace = namespace.as_str().into();
     let hash = wire::maps::placement_hash(&locator, &object);
     let pg = pool.raw_hash_to_pg(pool_id, hash);
     let raw = wire::types::PgId { pool: pool_id, seed: hash };

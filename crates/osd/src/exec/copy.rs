@@ -32,8 +32,8 @@ pub fn read_whole(
         return Ok(Err(Errno::EINVAL));
     }
     let head = ObjectId { coll, object: HObject { snap: SnapId::HEAD, ..source.object.clone() } };
-    let seen =
-        StagedObject::load(store, fetched, head).and_then(|head| seen_at(snap, clones, head, store, fetched));
+    let seen = StagedObject::load(store, fetched, head)
+        .and_then(|head| Ok(seen_at(snap, clones, &head, store, fetched)?.unwrap_or(head)));
     let mut object = match seen {
         Ok(object) => object,
         Err(stop) => return failed(stop),

@@ -19,6 +19,7 @@ mod classify;
 mod copy;
 pub mod limits;
 mod object_info;
+mod on_write;
 mod ops;
 mod pg_list;
 mod snapshots;
@@ -263,7 +264,10 @@ fn run(
         }
         object.is_tracked |= snapshots::will_clone(&object, &snap_context);
     } else {
-        object = seen_at(context.request.snap, &context.clones, object, store, fetched)?;
+        let shown = seen_at(context.request.snap, &context.clones, &object, store, fetched)?;
+        if let Some(clone) = shown {
+            object = clone;
+        }
     }
     let executed = run_ops(context, &mut object, fetched)?;
     if !object.needs.is_empty() {
@@ -282,32 +286,29 @@ fn run(
     Ok(outcome)
 }
 
-/// What a request that only reads is about: the head, or what a snapshot shows of it.
+/// What a request that only reads is about: the head (`None`), or the clone that a snapshot shows.
 fn seen_at<'a>(
     snap: SnapId,
     clones: &Clones<'_>,
-    head: StagedObject<'a>,
+    head: &StagedObject<'a>,
     store: &'a dyn ObjectStore,
     fetched: &'a Fetched,
-) -> Result<StagedObject<'a>, Stop> {
-    let object = match snap {
+) -> Result<Option<StagedObject<'a>>, Stop> {
+    match snap {
         // A whiteout has clones to list.
-        SnapId::SNAPDIR if head.before.stored => return Ok(head),
-        SnapId::SNAPDIR | SnapId::HEAD => head,
-        snap => match snapshots::show(clones, &head, snap, false) {
-            Ok(Shown::Head) => head,
+        SnapId::SNAPDIR if head.before.stored => return Ok(None),
+        SnapId::SNAPDIR | SnapId::HEAD => {}
+        snap => match snapshots::show(clones, head, snap, false) {
+            Ok(Shown::Head) => {}
             Ok(Shown::Clone(id)) => {
                 let clone = StagedObject::load_clone(store, fetched, id)?;
-                if !clone.exists {
-                    return Err(Stop::Abort(Errno::EIO));
-                }
-                clone
+                return if clone.exists { Ok(Some(clone)) } else { Err(Stop::Abort(Errno::EIO)) };
             }
             Err(Stop::Code(code)) => return Err(Stop::Abort(Errno(-code))),
             Err(stop) => return Err(stop),
         },
-    };
-    if object.exists { Ok(object) } else { Err(Stop::Abort(Errno::ENOENT)) }
+    }
+    if head.exists { Ok(None) } else { Err(Stop::Abort(Errno::ENOENT)) }
 }
 
 fn run_ops(

@@ -8,6 +8,7 @@
 mod omap;
 
 use super::object_info::{InfoError, ObjectInfo, stored_name, user_name};
+use super::on_write::OnWrite;
 use super::snapshots::{SNAPS_ATTR, SnapSet, changed_by_rollback};
 use super::watch::{WatchDisconnect, WatchEffects};
 use super::{DataRange, Fetched, Need, limits};
@@ -114,7 +115,7 @@ pub(super) struct StagedObject<'a> {
     pub(super) id: ObjectId,
     pub(super) exists: bool,
     pub(super) size: u64,
-    pub(super) info: ObjectInfo,
+    pub(super) info: OnWrite<ObjectInfo>,
     /// The store's object that shows beneath the changes: a clone, after a rollback.
     base: ObjectId,
     /// Its bytes that show beneath the edits.
@@ -132,7 +133,7 @@ pub(super) struct StagedObject<'a> {
     pub(super) copied: bool,
     /// What the operations ask for with regard to watches.
     pub(super) watch: WatchEffects,
-    pub(super) snapset: SnapSet,
+    pub(super) snapset: OnWrite<SnapSet>,
     /// The snapset is another one than before, or its record has gone with the old content.
     pub(super) snapset_changed: bool,
     /// There are clones, or will be: changes of data are noted.
@@ -156,8 +157,8 @@ pub(super) struct Before {
     /// It is in the store, if only as a whiteout.
     pub(super) stored: bool,
     pub(super) size: u64,
-    pub(super) info: ObjectInfo,
-    pub(super) snapset: SnapSet,
+    pub(super) info: OnWrite<ObjectInfo>,
+    pub(super) snapset: OnWrite<SnapSet>,
 }
 
 impl Before {
@@ -165,7 +166,13 @@ impl Before {
         let Some(stat) = store.stat(id)? else { return Ok(Before::default()) };
         let info = ObjectInfo::load(store, id)?.ok_or(Errno::EIO)?;
         let snapset = if info.has_clones { SnapSet::load(store, id)? } else { SnapSet::default() };
-        Ok(Before { exists: !info.is_whiteout, stored: true, size: stat.size, info, snapset })
+        Ok(Before {
+            exists: !info.is_whiteout,
+            stored: true,
+            size: stat.size,
+            info: info.into(),
+            snapset: snapset.into(),
+        })
     }
 }
 
@@ -344,7 +351,7 @@ impl<'a> StagedObject<'a> {
         self.omap = omap::StagedOmap::hiding_the_store();
         let watchers = std::mem::take(&mut self.info.watchers);
         self.watch.disconnects.extend(watchers.into_keys().map(|key| WatchDisconnect { key, tell: true }));
-        self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() };
+        self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() }.into();
         // Whatever was staged before has no effect any more.
         self.mutations.clear();
         self.snapset_changed = true;

@@ -155,7 +155,7 @@ impl<S: ObjectStore> Osd<S> {
             pool: op.pg.pg.pool,
             hash: op.raw_hash,
             nspace: op.locator.nspace.clone(),
-            key: if op.locator.key == op.object { String::new() } else { op.locator.key.clone() },
+            key: if op.locator.key == op.object { Default::default() } else { op.locator.key.clone() },
             name: op.object.clone(),
             snap: wire::types::SnapId::HEAD,
             is_max: false,

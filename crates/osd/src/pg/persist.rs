@@ -39,7 +39,7 @@ pub enum LoadError {
 
 /// An object of the OSD's own.
 pub fn meta_object(name: String) -> ObjectId {
-    let object = HObject { pool: PoolId(-1), name, ..HObject::default() };
+    let object = HObject { pool: PoolId(-1), name: name.into(), ..HObject::default() };
     ObjectId { coll: CollId::Meta, object }
 }
 

@@ -358,7 +358,9 @@ impl ObjectStore for MemStore {
         let object = self.object(id)?;
         check::check_read(offset, len, object.size)?;
         let result = match object.damaged {
-            true => Err(StoreError::Checksum { object: id.object.name.clone(), offset, device_offset: 0 }),
+            true => {
+                Err(StoreError::Checksum { object: id.object.name.to_string(), offset, device_offset: 0 })
+            }
             false => Ok(object.read(offset, len)),
         };
         let fetch = FetchId(self.next_fetch);

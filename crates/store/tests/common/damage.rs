@@ -162,7 +162,7 @@ fn blocks_one_by_one(rig: &mut Rig, model: &mut MemStore, id: &ObjectId, what: &
         let expected = model_read(model, id, offset, PAGE as u64);
         right_or_error(rig.read(id, offset, PAGE as u64), &expected, what, &mut bad);
         if let Some(complaint) = bad.get(before) {
-            assert!(complaint.object.contains(&id.object.name), "{what}: {complaint:?} of {id:?}");
+            assert!(complaint.object.contains(id.object.name.as_str()), "{what}: {complaint:?} of {id:?}");
             assert_eq!(complaint.offset, offset, "{what}: {complaint:?}");
         }
     }

@@ -79,7 +79,7 @@ mod tests {
     use crate::types::PoolId;
 
     fn hash(nspace: &str, name: &str) -> u32 {
-        let locator = ObjectLocator { nspace: nspace.to_owned(), ..ObjectLocator::pool(PoolId(1)) };
+        let locator = ObjectLocator { nspace: nspace.into(), ..ObjectLocator::pool(PoolId(1)) };
         placement_hash(&locator, name)
     }
 
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_locator_overrides_the_name() {
-        let mut locator = ObjectLocator { key: "foo".to_owned(), ..ObjectLocator::pool(PoolId(1)) };
+        let mut locator = ObjectLocator { key: "foo".into(), ..ObjectLocator::pool(PoolId(1)) };
         assert_eq!(placement_hash(&locator, "whatever"), hash("", "foo"));
         locator.hash = 0x1_0000_0007;
         assert_eq!(placement_hash(&locator, "whatever"), 7);

@@ -50,6 +50,6 @@ impl Payload for MMgrMap {
         e.raw(&self.map);
     }
     fn decode(front: &mut Decoder, _: Bytes, _: u16) -> Result<Self> {
-        Ok(MMgrMap { map: front.rest().clone() })
+        Ok(MMgrMap { map: front.rest_bytes() })
     }
 }

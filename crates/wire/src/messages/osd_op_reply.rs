@@ -3,6 +3,7 @@ use super::osd_op::{OPS_MAX, OsdOp};
 use crate::codec::{DecodeError, Decoder, Encoder, Result};
 use crate::types::{EVersion, Epoch, PgId};
 use bytes::Bytes;
+use ecow::EcoString;
 
 /// One operation of a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub struct OpResult {
 /// Source: Ceph `src/messages/MOSDOpReply.h`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MOsdOpReply {
-    pub object: String,
+    pub object: EcoString,
     pub pg: PgId,
     pub flags: u64,
     /// 0, a negative errno, or for some reads a positive value.
@@ -70,7 +71,7 @@ impl Payload for MOsdOpReply {
                 oldest: 8,
             });
         }
-        let object = d.string()?;
+        let object = d.text()?;
         let pg = d.get()?;
         let flags = d.u64()?;
         let result = d.i32()?;

@@ -1,5 +1,6 @@
 use super::{PoolId, SnapId};
 use crate::codec::{Decode, Decoder, Encode, Encoder, Result};
+use ecow::EcoString;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -8,15 +9,16 @@ use std::fmt;
 ///
 /// Shape: ordered by pool, bit-reversed hash, namespace, key (or name), name,
 /// snap; `MAX` sorts after everything, the default before everything.
+/// Copies share their names' memory: a request makes a dozen of them.
 /// Source: Ceph `src/common/hobject.h`, `hobject.cc` (`cmp`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HObject {
     pub pool: PoolId,
     pub hash: u32,
-    pub nspace: String,
+    pub nspace: EcoString,
     /// The locator key; empty when it equals the name.
-    pub key: String,
-    pub name: String,
+    pub key: EcoString,
+    pub name: EcoString,
     pub snap: SnapId,
     /// The end of all objects; every other field is then ignored.
     pub is_max: bool,
@@ -90,9 +92,9 @@ impl Default for HObject {
         HObject {
             pool: PoolId(i64::MIN),
             hash: 0,
-            nspace: String::new(),
-            key: String::new(),
-            name: String::new(),
+            nspace: EcoString::new(),
+            key: EcoString::new(),
+            name: EcoString::new(),
             snap: SnapId(0),
             is_max: false,
         }
@@ -134,12 +136,12 @@ impl Decode for HObject {
     fn decode(d: &mut Decoder) -> Result<Self> {
         d.versioned("hobject_t", 4, |d, _| {
             Ok(HObject {
-                key: d.string()?,
-                name: d.string()?,
+                key: d.text()?,
+                name: d.text()?,
                 snap: d.get()?,
                 hash: d.u32()?,
                 is_max: d.bool()?,
-                nspace: d.string()?,
+                nspace: d.text()?,
                 pool: d.get()?,
             })
         })

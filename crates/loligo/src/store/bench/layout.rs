@@ -41,7 +41,7 @@ pub fn object(number: u64) -> ObjectId {
 
 fn named(pg: u32, name: String, snap: SnapId) -> ObjectId {
     let hash = base::crc32c(name.as_bytes()) / PGS * PGS + pg;
-    let object = HObject { pool: PoolId(1), hash, name, snap, ..HObject::default() };
+    let object = HObject { pool: PoolId(1), hash, name: name.into(), snap, ..HObject::default() };
     ObjectId { coll: collection(pg), object }
 }
 

@@ -76,8 +76,8 @@ fn source_object(name: String, locator: ObjectLocator, snap: u64) -> HObject {
         hash,
         nspace: locator.nspace,
         // The key is recorded only where it says something.
-        key: if locator.key == name { String::new() } else { locator.key },
-        name,
+        key: if locator.key == name { Default::default() } else { locator.key },
+        name: name.into(),
         snap: SnapId(snap),
         is_max: false,
     }

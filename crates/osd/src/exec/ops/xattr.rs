@@ -14,7 +14,7 @@ pub(super) fn arguments(op: &OsdOp) -> Result<(XattrArgs, Bytes, Bytes), Stop> {
     let args = XattrArgs::of(&op.args);
     let mut d = input(op);
     let name = d.take("xattr name", args.name_len as usize)?;
-    Ok((args, name, d.rest().clone()))
+    Ok((args, name, d.rest_bytes()))
 }
 
 /// The value, of the length the arguments give.

@@ -15,8 +15,8 @@ fn populated(count: usize) -> Bench {
     for i in 0..count {
         let mut create =
             request(vec![bare(OpCode::CREATE), set_xattr("parity", if i % 2 == 0 { "even" } else { "odd" })]);
-        create.object = format!("o{i:03}");
-        create.locator.nspace = if i % 3 == 0 { "space".into() } else { String::new() };
+        create.object = format!("o{i:03}").into();
+        create.locator.nspace = if i % 3 == 0 { "space".into() } else { Default::default() };
         bench.run_request(&create);
     }
     bench

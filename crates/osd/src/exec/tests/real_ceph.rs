@@ -72,9 +72,9 @@ pub(super) fn recorded(recording: &'static str) -> Vec<(&'static str, Vec<Step>)
             request.flags = number(words[0]);
             request.snap = SnapId(number(words[1]));
             request.mtime = WallTime { sec: number(words[2]), nsec: number(words[3]) };
-            request.object = text(words[4]);
-            request.locator.nspace = text(words[5]);
-            request.locator.key = text(words[6]);
+            request.object = text(words[4]).into();
+            request.locator.nspace = text(words[5]).into();
+            request.locator.key = text(words[6]).into();
             let out = Vec::new();
             steps.push(Step { request, caller, result: 0, version: None, user_version: None, out });
             continue;

@@ -24,10 +24,10 @@ fn messages_are_refused_before_anything_runs() {
     assert_eq!(refusal(|_| ()), 0);
     assert_eq!(refusal(|r| r.ops.clear()), -22);
     assert_eq!(refusal(|r| r.object.clear()), -22);
-    assert_eq!(refusal(|r| r.object = "n".repeat(2048)), 0);
-    assert_eq!(refusal(|r| r.object = "n".repeat(2049)), -36);
-    assert_eq!(refusal(|r| r.locator.key = "n".repeat(2049)), -36);
-    assert_eq!(refusal(|r| r.locator.nspace = "n".repeat(257)), -36);
+    assert_eq!(refusal(|r| r.object = "n".repeat(2048).into()), 0);
+    assert_eq!(refusal(|r| r.object = "n".repeat(2049).into()), -36);
+    assert_eq!(refusal(|r| r.locator.key = "n".repeat(2049).into()), -36);
+    assert_eq!(refusal(|r| r.locator.nspace = "n".repeat(257).into()), -36);
     assert_eq!(refusal(|r| r.snap = SnapId(4)), -22);
     assert_eq!(refusal(|r| (r.snap_seq, r.snaps) = (SnapId(1), vec![SnapId(1)])), 0);
     assert_eq!(refusal(|r| (r.snap_seq, r.snaps) = (SnapId(1), vec![SnapId(2)])), -22);

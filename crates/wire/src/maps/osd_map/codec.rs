@@ -189,7 +189,7 @@ impl OsdMap {
 impl Decode for OsdMap {
     const MIN_LEN: usize = 6;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        let whole = d.rest().clone();
+        let whole = d.rest_bytes();
         d.versioned("OSDMap", VERSION, |d, version| {
             if version < VERSION {
                 return Err(DecodeError::TooOld { what: "OSDMap", version, oldest: VERSION });

@@ -188,7 +188,7 @@ impl OsdMapIncremental {
 impl Decode for OsdMapIncremental {
     const MIN_LEN: usize = 6;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        let whole = d.rest().clone();
+        let whole = d.rest_bytes();
         d.versioned("OSDMap::Incremental", VERSION, |d, version| {
             if version < VERSION {
                 return Err(DecodeError::TooOld { what: "OSDMap::Incremental", version, oldest: VERSION });

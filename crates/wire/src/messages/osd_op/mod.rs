@@ -16,6 +16,7 @@ use crate::codec::{DecodeError, Decoder, Encoder, Result};
 use crate::types::{Epoch, ObjectLocator, ReqId, SnapId, SpgId};
 use base::WallTime;
 use bytes::Bytes;
+use ecow::EcoString;
 
 /// Operations in one message: Ceph's own limit is what fits a u16; ours keeps
 /// one message from occupying the OSD.
@@ -91,7 +92,7 @@ pub struct MOsdOp {
     pub client_inc: u32,
     pub mtime: WallTime,
     pub locator: ObjectLocator,
-    pub object: String,
+    pub object: EcoString,
     pub ops: Vec<OsdOp>,
     /// What reads see; `SnapId::HEAD` for writes.
     pub snap: SnapId,
@@ -154,7 +155,7 @@ impl Payload for MOsdOp {
         let client_inc = d.u32()?;
         let mtime = d.get()?;
         let locator = d.get()?;
-        let object = d.string()?;
+        let object = d.text()?;
         let n = usize::from(d.u16()?);
         let ops = decode_ops(d, n, data)?;
         Ok(MOsdOp {
