@@ -45,7 +45,7 @@ fn entry(number: u64) -> LogEntry {
         object: HObject {
             pool: PoolId(3),
             hash: number as u32,
-            name: format!("rbd_data.10226b8b4567.{number:016x}"),
+            name: format!("rbd_data.10226b8b4567.{number:016x}").into(),
             snap: SnapId::HEAD,
             ..HObject::default()
         },

@@ -9,6 +9,7 @@ use crate::exec::CloneChange;
 use crate::pg::info::PgSums;
 use base::WallTime;
 use bytes::Bytes;
+use ecow::EcoString;
 use wire::codec::{DecodeError, Result};
 use wire::types::{EVersion, EntityName, EntityType, Epoch, HObject, PoolId, ReqId, SnapId};
 
@@ -260,9 +261,9 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    fn string(&mut self) -> Result<String> {
+    fn text(&mut self) -> Result<EcoString> {
         let text = std::str::from_utf8(self.bytes()?);
-        text.map(String::from).map_err(|_| DecodeError::Invalid { what: "UTF-8 string" })
+        text.map(EcoString::from).map_err(|_| DecodeError::Invalid { what: "UTF-8 string" })
     }
 
     /// Grows as items prove real: the count may be a lie.
@@ -307,13 +308,13 @@ impl<'a> Reader<'a> {
         let mut object = HObject {
             hash: self.u32()?,
             pool: PoolId(self.signed()?),
-            name: self.string()?,
+            name: self.text()?,
             is_max: form & OBJECT_MAX != 0,
             ..HObject::default()
         };
         if form & OBJECT_PLACED != 0 {
-            object.nspace = self.string()?;
-            object.key = self.string()?;
+            object.nspace = self.text()?;
+            object.key = self.text()?;
         }
         object.snap = match form & OBJECT_HEAD {
             0 => SnapId(self.varint()?),
