@@ -1,23 +1,28 @@
-//! What the engine itself costs: 4 KiB random overwrites with the metadata of
-//! a PG's log entry, against a device that does nothing.
+//! What the engine itself costs, against a device that does nothing: 4 KiB random
+//! overwrites with the metadata of a PG's log entry, and 4 KiB random reads with the
+//! questions that an OSD asks first.
 //!
-//! `cargo run --release -p store --example engine_cpu [batch [seconds [objects [percent]]]]`
+//! `cargo run --release -p store --example engine_cpu [batch [count [objects [percent]]]]`
 //!
 //! `percent`: how full the device is; above 50 it is also aged, by overwriting
 //! all of it twice at random.
 //!
 //! Prints microseconds of CPU, device writes, bytes and flushes per client
-//! write, in steady state: checkpoints and writeback included.
+//! write, in steady state: checkpoints and writeback included. Where the machine is
+//! busy, count instructions instead, of [`measure_writes`] and [`measure_reads`] each:
+//!
+//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='engine_cpu::measure_writes'
+//! target/release/examples/engine_cpu 32 100000 128`
 
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskInfo, DiskOp};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreEvent, Transaction};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
 const OBJECT_LEN: u64 = 4 << 20;
+const BLOCK_LEN: u64 = 4096;
 const PGS: u32 = 32;
 /// Entries that a PG's log keeps.
 const LOG_ENTRIES: u64 = 3000;
@@ -32,10 +37,12 @@ fn object(pg: u32, name: String, snap: SnapId) -> ObjectId {
     ObjectId { coll: coll(pg), object }
 }
 
-/// Answers at once. Reads return zeros, so nothing may depend on them.
-fn drive(engine: &mut Engine) {
+/// Answers at once. Every read returns zeros, so they are all that is ever written, and
+/// no page of the index may have to be read.
+fn drive(engine: &mut Engine, zeros: &Bytes) {
     while let Some(request) = engine.poll_disk() {
         let result = match request.op {
+            DiskOp::Read { len, .. } if len as usize <= zeros.len() => zeros.slice(..len as usize),
             DiskOp::Read { len, .. } => AlignedBuf::zeroed(len as usize).freeze(),
             _ => Bytes::new(),
         };
@@ -62,16 +69,6 @@ fn transaction(id: &ObjectId, offset: u64, data: Bytes, log: &ObjectId, version:
     txn
 }
 
-fn commit(engine: &mut Engine) -> u64 {
-    engine.commit();
-    drive(engine);
-    let mut committed = 0;
-    while let Some(event) = engine.poll_event() {
-        committed += u64::from(matches!(event, StoreEvent::Committed(_)));
-    }
-    committed
-}
-
 /// User and system time of this process, in ticks of 10 ms.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -80,118 +77,166 @@ fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// The workload: which write comes next.
-struct Writes {
+struct Load {
+    engine: Engine,
     random: Random,
     ids: Vec<ObjectId>,
     logs: Vec<ObjectId>,
     versions: Vec<u64>,
-    data: Bytes,
+    zeros: Bytes,
 }
 
-impl Writes {
-    fn next(&mut self) -> Transaction {
+impl Load {
+    fn commit(&mut self) -> u64 {
+        self.engine.commit();
+        drive(&mut self.engine, &self.zeros);
+        let mut ended = 0;
+        while let Some(event) = self.engine.poll_event() {
+            ended += match event {
+                StoreEvent::Committed(_) => 1,
+                StoreEvent::Read { result, .. } => u64::from(result.expect("read").len() as u64 == BLOCK_LEN),
+                StoreEvent::Loaded(_) => panic!("a page was not in memory"),
+            };
+        }
+        ended
+    }
+
+    fn fill(&mut self, data: &Bytes, objects: std::ops::Range<u64>) {
+        for n in objects {
+            let name = format!("rbd_data.10226b8b4567.{n:016x}");
+            let id = object(n as u32 % PGS, name, SnapId::HEAD);
+            let write = Mutation::Write { id: id.clone(), offset: 0, data: data.clone() };
+            self.engine.queue(Transaction { ops: vec![write] }).expect("fits");
+            self.commit();
+            self.ids.push(id);
+        }
+    }
+
+    /// An object, and a block of it.
+    fn place(&mut self) -> (usize, u64) {
         let n = self.random.below(self.ids.len() as u64) as usize;
+        (n, self.random.below(OBJECT_LEN / BLOCK_LEN) * BLOCK_LEN)
+    }
+
+    fn next_write(&mut self) -> Transaction {
+        let (n, offset) = self.place();
         let pg = n % PGS as usize;
-        let offset = self.random.below(OBJECT_LEN / 4096) * 4096;
         // As received: at any address.
         let at = self.random.below(1000) as usize;
-        let piece = self.data.slice(at..at + 4096);
+        let piece = self.zeros.slice(at..at + BLOCK_LEN as usize);
         let version = self.versions[pg];
         self.versions[pg] += 1;
         transaction(&self.ids[n], offset, piece, &self.logs[pg], version)
     }
 
-    fn run(&mut self, engine: &mut Engine, batch: u64) -> u64 {
-        for _ in 0..batch {
-            let txn = self.next();
-            engine.queue(txn).expect("fits");
+    fn write(&mut self, count: u64, batch: u64) {
+        for _ in 0..count / batch {
+            for _ in 0..batch {
+                let txn = self.next_write();
+                self.engine.queue(txn).expect("fits");
+            }
+            assert_eq!(self.commit(), batch);
         }
-        commit(engine)
     }
+
+    fn read(&mut self, count: u64, batch: u64) {
+        for _ in 0..count / batch {
+            for _ in 0..batch {
+                let (n, offset) = self.place();
+                let id = &self.ids[n];
+                assert!(matches!(self.engine.stat(id), Ok(Some(stat)) if stat.size == OBJECT_LEN));
+                assert!(matches!(self.engine.xattr(id, "_"), Ok(Some(_))));
+                self.engine.read(id, offset, BLOCK_LEN).expect("it is there");
+            }
+            assert_eq!(self.commit(), batch);
+        }
+    }
+}
+
+#[inline(never)]
+fn measure_writes(load: &mut Load, count: u64, batch: u64) {
+    load.write(count, batch);
+}
+
+#[inline(never)]
+fn measure_reads(load: &mut Load, count: u64, batch: u64) {
+    load.read(count, batch);
+}
+
+#[inline(never)]
+fn measure_making(load: &mut Load, count: u64) {
+    for _ in 0..count {
+        std::hint::black_box(load.next_write());
+    }
+}
+
+/// Microseconds of CPU for each of `count`.
+fn timed(count: u64, work: impl FnOnce()) -> f64 {
+    let before = cpu_seconds();
+    work();
+    (cpu_seconds() - before) / count as f64 * 1e6
 }
 
 fn main() {
     let mut args = std::env::args().skip(1).filter_map(|arg| arg.parse::<u64>().ok());
-    let batch = args.next().unwrap_or(32);
-    let seconds = args.next().unwrap_or(5);
-    let objects = args.next().unwrap_or(1024);
+    let batch = args.next().unwrap_or(32).max(1);
+    let count = args.next().unwrap_or(500_000).next_multiple_of(batch);
+    let objects = args.next().unwrap_or(1024).max(u64::from(PGS));
     let percent = args.next().unwrap_or(20).clamp(1, 95);
-    let blocks = objects * OBJECT_LEN / 4096;
-    let log_len = 512 << 20;
-    let len_bytes = (blocks * 4096 * 100 / percent + log_len) / 4096 * 4096;
-    let disk = DiskInfo { len_bytes, block_len: 4096, volatile_cache: true };
+    let blocks = objects * OBJECT_LEN / BLOCK_LEN;
+    // An eighth of the data: a smaller store has as many checkpoints for each of its blocks.
+    let log_len = objects * OBJECT_LEN / 8;
+    let len_bytes = (blocks * BLOCK_LEN * 100 / percent + log_len) / BLOCK_LEN * BLOCK_LEN;
+    let disk = DiskInfo { len_bytes, block_len: BLOCK_LEN as u32, volatile_cache: true };
     let uuid = Uuid::from_random(1, 2);
     let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
     let options = Options { log_len: Some(log_len), ..Options::default() };
-    let mut engine = Engine::format(disk, identity, options);
-    drive(&mut engine);
-    assert!(engine.is_open(), "{:?}", engine.open_error());
-
-    let mut ids = Vec::new();
-    let aligned = AlignedBuf::zeroed(OBJECT_LEN as usize).freeze();
-    let unaligned = Bytes::from(vec![1; OBJECT_LEN as usize + 1]).slice(1..);
-    for pg in 0..PGS {
-        let create = Mutation::CreateCollection(coll(pg));
-        engine.queue(Transaction { ops: vec![create] }).expect("fits");
-    }
-    let mut filling = [0.0, 0.0];
-    for n in 0..objects {
-        let half = (2 * n / objects) as usize;
-        let data = [&aligned, &unaligned][half].clone();
-        let start = Instant::now();
-        let name = format!("rbd_data.10226b8b4567.{n:016x}");
-        let id = object(n as u32 % PGS, name, SnapId::HEAD);
-        let write = Mutation::Write { id: id.clone(), offset: 0, data };
-        engine.queue(Transaction { ops: vec![write] }).expect("fits");
-        commit(&mut engine);
-        ids.push(id);
-        filling[half] += start.elapsed().as_secs_f64();
-    }
-    let [aligned, unaligned] = filling.map(|seconds| seconds / objects as f64 * 2e6);
-    println!("4 MiB writes: {aligned:.0} us each, {unaligned:.0} us where the data is not aligned");
-
-    let mut writes = Writes {
+    let engine = Engine::format(disk, identity, options);
+    let mut load = Load {
+        engine,
         random: Random::from_seed(7),
-        ids,
+        ids: Vec::new(),
         logs: (0..PGS).map(|pg| object(pg, String::new(), SnapId(0))).collect(),
         versions: vec![0; PGS as usize],
-        data: Bytes::from(vec![0x5a; 64 << 10]),
+        zeros: AlignedBuf::zeroed(64 << 10).freeze(),
     };
-    // Until the log has wrapped; on a full device, until its free space is scattered.
-    let start = Instant::now();
-    let mut aged = 0;
-    while start.elapsed().as_secs() < 2 || (percent > 50 && aged < 2 * blocks) {
-        aged += writes.run(&mut engine, batch);
+    drive(&mut load.engine, &load.zeros);
+    assert!(load.engine.is_open(), "{:?}", load.engine.open_error());
+
+    for pg in 0..PGS {
+        let create = Mutation::CreateCollection(coll(pg));
+        load.engine.queue(Transaction { ops: vec![create] }).expect("fits");
     }
-    let (old, before) = (engine.stats(), cpu_seconds());
-    let start = Instant::now();
-    let mut count = 0;
-    while start.elapsed().as_secs() < seconds {
-        for _ in 0..64 {
-            count += writes.run(&mut engine, batch);
-        }
-    }
-    let (stats, cpu, count) = (engine.stats(), cpu_seconds() - before, count as f64);
-    let start = Instant::now();
-    let (before, mut made) = (cpu_seconds(), 0);
-    while start.elapsed().as_secs() < 1 {
-        for _ in 0..1000 {
-            made += std::hint::black_box(writes.next()).ops.len().min(1);
-        }
-    }
-    let making = (cpu_seconds() - before) / made as f64;
+    let aligned = AlignedBuf::zeroed(OBJECT_LEN as usize).freeze();
+    let unaligned = Bytes::from(vec![0; OBJECT_LEN as usize + 1]).slice(1..);
+    let half = objects / 2;
+    let aligned = timed(half, || load.fill(&aligned, 0..half));
+    let unaligned = timed(objects - half, || load.fill(&unaligned, half..objects));
+    println!("4 MiB writes: {aligned:.0} us each, {unaligned:.0} us where the data is not aligned");
+
+    // Until a PG's log is full and checkpoints come and go; on a full device, until
+    // its free space is scattered.
+    load.write(count.max(if percent > 50 { 2 * blocks } else { 0 }), batch);
+    let old = load.engine.stats();
+    let writing = timed(count, || measure_writes(&mut load, count, batch));
+    let stats = load.engine.stats();
+    let making = timed(count, || measure_making(&mut load, count));
+    let per_write = |new: u64, old: u64| (new - old) as f64 / count as f64;
     println!(
-        "4 KiB overwrites in batches of {batch}, {percent} % full: {:.2} us CPU ({:.2} us of it making \
+        "4 KiB overwrites in batches of {batch}, {percent} % full: {writing:.2} us CPU ({making:.2} us of it making \
          the transactions), {:.3} device writes, {:.3} flushes, {:.3} device bytes per byte",
-        cpu / count * 1e6,
-        making * 1e6,
-        (stats.device_writes - old.device_writes) as f64 / count,
-        (stats.flushes - old.flushes) as f64 / count,
-        (stats.device_write_bytes - old.device_write_bytes) as f64 / count / 4096.0,
+        per_write(stats.device_writes, old.device_writes),
+        per_write(stats.flushes, old.flushes),
+        per_write(stats.device_write_bytes, old.device_write_bytes) / BLOCK_LEN as f64,
+    );
+    let reading = timed(count, || measure_reads(&mut load, count, batch));
+    let hits = load.engine.stats().cache_hits - stats.cache_hits;
+    println!(
+        "4 KiB reads in batches of {batch}: {reading:.2} us CPU, {:.3} of them from the cache",
+        hits as f64 / count as f64
     );
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("");
     println!("{resident}");
-    println!("{aged} + {count} written, {:?}", engine.info());
+    println!("{:?}", load.engine.info());
 }

@@ -200,7 +200,7 @@ impl Core {
     /// Records the operation and carries it out.
     fn emit(&mut self, op: &LogOp<'_>) {
         let batch = self.batches.back_mut().expect("one batch is always open");
-        batch.ops.push(op);
+        batch.ops.push(op, &self.index);
         self.index
             .apply(op, &mut FreedInto(&mut batch.freed))
             .expect("the transaction was checked before it was applied");

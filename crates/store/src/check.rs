@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 /// What exists before the transaction.
 pub(crate) trait Existing {
     fn collection_len(&self, coll: CollId) -> Option<u64>;
+    /// Only in a collection that exists.
     fn has_object(&self, id: &ObjectId) -> bool;
 }
 
@@ -54,15 +55,32 @@ impl<'a, E: Existing> Overlay<'a, E> {
         self.collections.insert(id.coll, Some(len));
     }
 
+    /// Whether the object exists. Where it does, so does its collection.
+    ///
+    /// Errors: the collection does not exist.
+    fn exists(&mut self, id: &'a ObjectId) -> Result<bool, StoreError> {
+        if self.last == Some(id) {
+            return Ok(true);
+        }
+        if self.has_object(id) {
+            self.last = Some(id);
+            return Ok(true);
+        }
+        self.require_collection(id.coll)?;
+        Ok(false)
+    }
+
     /// The mutation gives content: the object exists afterwards.
     fn give(&mut self, id: &'a ObjectId) -> Result<(), StoreError> {
         if self.last == Some(id) {
             return Ok(());
         }
-        self.require_collection(id.coll)?;
+        let exists = self.exists(id)?;
         within("object name", name_len(id), limits::OBJECT_NAME_LEN_MAX)?;
-        self.set_object(id, true);
-        self.last = Some(id);
+        if !exists {
+            self.set_object(id, true);
+            self.last = Some(id);
+        }
         Ok(())
     }
 }
@@ -127,9 +145,10 @@ fn check_one<'a, E: Existing>(overlay: &mut Overlay<'a, E>, op: &'a Mutation) ->
         }
         Mutation::Truncate { id, size } => {
             within("object size", *size, limits::OBJECT_LEN_MAX)?;
-            overlay.require_collection(id.coll)?;
             if *size > 0 {
                 overlay.give(id)?;
+            } else {
+                overlay.exists(id)?;
             }
             carried += name_len(id);
         }
@@ -162,24 +181,23 @@ fn check_one<'a, E: Existing>(overlay: &mut Overlay<'a, E>, op: &'a Mutation) ->
             }
         }
         Mutation::RmOmap { id, keys } => {
-            overlay.require_collection(id.coll)?;
+            overlay.exists(id)?;
             carried += name_len(id) + keys.iter().map(|k| 4 + k.len() as u64).sum::<u64>();
         }
         Mutation::RmOmapRange { id, start, end } => {
-            overlay.require_collection(id.coll)?;
+            overlay.exists(id)?;
             carried += name_len(id) + (start.len() + end.len()) as u64;
         }
         Mutation::RmXattr { id, name } => {
-            overlay.require_collection(id.coll)?;
+            overlay.exists(id)?;
             carried += name_len(id) + name.len() as u64;
         }
         Mutation::Zero { id, .. } | Mutation::ClearXattrs(id) | Mutation::ClearOmap(id) => {
-            overlay.require_collection(id.coll)?;
+            overlay.exists(id)?;
             carried += name_len(id);
         }
         Mutation::Clone { from, to } | Mutation::Rename { from, to } => {
-            overlay.require_collection(from.coll)?;
-            if !overlay.has_object(from) {
+            if !overlay.exists(from)? {
                 return Err(StoreError::NoObject);
             }
             overlay.give(to)?;

@@ -13,7 +13,7 @@ use crate::check::Existing;
 use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared, token_of};
 use crate::known::Known;
 use crate::name::{Name, named};
-use crate::ops::{LogOp, Nonsense, Result};
+use crate::ops::{LogOp, Names, Nonsense, Result};
 use crate::place::Place;
 use crate::tree::{Kind, PageId, Position, Slot, Tree};
 use crate::used::Used;
@@ -193,6 +193,12 @@ impl Existing for Index {
     }
 }
 
+impl Names for Index {
+    fn name(&self, id: &ObjectId) -> Option<&Arc<ObjectId>> {
+        self.entry(id).map(|(name, _)| name.id())
+    }
+}
+
 fn entry_len(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
@@ -243,7 +249,8 @@ impl Index {
 
     fn find(&self, id: &ObjectId) -> Option<Position> {
         let tree = &self.objects.tree;
-        self.known.find(id, tree.structure(), || tree.find(token_of(id), named(id)))
+        let is_it = |position| *tree.at(position).0.id().as_ref() == *id;
+        self.known.find(id, tree.structure(), is_it, || tree.find(token_of(id), named(id)))
     }
 
     /// The object's onode if it has one; what must be loaded before that can be said.

@@ -11,19 +11,21 @@ use std::cell::Cell;
 /// A transaction of an OSD names the object and the PG's log, twice each.
 const KEPT: usize = 4;
 
-#[derive(Clone, Copy)]
+/// None: it does not exist.
+#[derive(Clone, Copy, Default)]
 struct Kept {
-    /// Of the name.
-    address: usize,
-    position: Position,
+    position: Option<Position>,
+    /// Of the tree when this was found: later it says nothing.
     structure: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Known {
     active: bool,
-    kept: [Cell<Option<Kept>>; KEPT],
-    next: Cell<usize>,
+    /// Of names; 0: of none.
+    addresses: [Cell<usize>; KEPT],
+    kept: [Cell<Kept>; KEPT],
+    last: Cell<usize>,
 }
 
 impl Known {
@@ -33,32 +35,42 @@ impl Known {
 
     pub(crate) fn end(&mut self) {
         self.active = false;
-        self.kept.iter().for_each(|kept| kept.set(None));
+        self.addresses.iter().for_each(|address| address.set(0));
     }
 
-    /// The object's place in a tree with that structure; `search` when it is not known.
+    /// The object's place in a tree with that structure: what is known under the
+    /// name's address, or of a name that the tree has (`is_it`), or found by `search`.
     pub(crate) fn find(
         &self,
         id: &ObjectId,
         structure: u64,
+        is_it: impl Fn(Position) -> bool,
         search: impl FnOnce() -> Option<Position>,
     ) -> Option<Position> {
         if !self.active {
             return search();
         }
         let address = std::ptr::from_ref(id).addr();
-        let same = self.kept.iter().find(|kept| kept.get().is_some_and(|kept| kept.address == address));
-        if let Some(kept) = same.and_then(Cell::get)
+        let at = self.addresses.iter().position(|kept| kept.get() == address);
+        if let Some(kept) = at.map(|at| self.kept[at].get())
             && kept.structure == structure
         {
-            return Some(kept.position);
+            return kept.position;
         }
-        let position = search()?;
-        let place = same.unwrap_or_else(|| {
-            self.next.set((self.next.get() + 1) % KEPT);
-            &self.kept[self.next.get()]
+        let position = self.under_another_address(structure, is_it).or_else(search);
+        let at = at.unwrap_or_else(|| {
+            let next = (self.last.get() + 1) % KEPT;
+            self.last.set(next);
+            next
         });
-        place.set(Some(Kept { address, position, structure }));
-        Some(position)
+        self.addresses[at].set(address);
+        self.kept[at].set(Kept { position, structure });
+        position
+    }
+
+    fn under_another_address(&self, structure: u64, is_it: impl Fn(Position) -> bool) -> Option<Position> {
+        let kept = self.addresses.iter().zip(&self.kept).filter(|(address, _)| address.get() != 0);
+        let valid = kept.map(|(_, kept)| kept.get()).filter(|kept| kept.structure == structure);
+        valid.filter_map(|kept| kept.position).find(|position| is_it(*position))
     }
 }

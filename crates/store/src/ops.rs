@@ -10,6 +10,7 @@ use crate::blocks::OBJECT_BLOCKS_MAX;
 use crate::key_map::KeyMap;
 use crate::limits::{self, OBJECT_LEN_MAX};
 use bytes::Bytes;
+use std::sync::Arc;
 use wire::types::{HObject, PgId, PoolId, SnapId};
 
 /// Bytes that no writer of ours produced.
@@ -283,11 +284,8 @@ pub(crate) struct OpWriter {
 }
 
 struct Named {
-    /// Where `out` has it.
-    at: u32,
-    len: u32,
-    key: u64,
-    /// Named before it, with the same key.
+    id: Arc<ObjectId>,
+    /// Named before it, with the same [`key_of`].
     before: Option<u32>,
 }
 
@@ -297,31 +295,10 @@ fn key_of(id: &ObjectId) -> u64 {
     u64::from(id.object.hash) << 32 | (id.object.snap.0 & 0xffff_ffff)
 }
 
-/// Whether `name` is what [`put_coll`] and [`put_object`] make of `id`.
-fn is_name_of(name: &[u8], id: &ObjectId) -> bool {
-    let rest = match id.coll {
-        CollId::Meta => name.strip_prefix(&[0]),
-        CollId::Pg(pg) => name.strip_prefix(&raw_pg(pg)),
-    };
-    let HObject { nspace, key, name, .. } = &id.object;
-    let Some(mut rest) = rest.and_then(|rest| rest.strip_prefix(&raw_object(&id.object))) else {
-        return false;
-    };
-    for part in [nspace, key, name] {
-        let after_len = match part.len() {
-            len @ 0..0x80 => rest.strip_prefix(&[len as u8]),
-            len => {
-                let mut raw = Vec::new();
-                put_varint(&mut raw, len as u64);
-                rest.strip_prefix(&raw[..])
-            }
-        };
-        match after_len.and_then(|rest| rest.strip_prefix(part.as_bytes())) {
-            Some(after) => rest = after,
-            None => return false,
-        }
-    }
-    rest.is_empty()
+/// Names as the index holds them: one that it has is one place in memory, so that
+/// names need not be compared.
+pub(crate) trait Names {
+    fn name(&self, id: &ObjectId) -> Option<&Arc<ObjectId>>;
 }
 
 impl OpWriter {
@@ -334,47 +311,49 @@ impl OpWriter {
     }
 
     /// Writes the object's number; a new one is the next, and its name follows.
-    fn id(&mut self, id: &ObjectId) {
-        let key = key_of(id);
-        if let Some(number) = self.number_of(id, key) {
-            put_varint(&mut self.out, u64::from(number));
-            if number != self.recent[0] {
-                self.recent = [number, self.recent[0]];
+    fn id(&mut self, id: &ObjectId, names: &impl Names) {
+        let held = names.name(id);
+        let number = match self.recent_number(held).or_else(|| self.number_of(id)) {
+            Some(number) => {
+                put_varint(&mut self.out, u64::from(number));
+                number
             }
-            return;
+            None => {
+                let number = self.names.len() as u32;
+                put_varint(&mut self.out, u64::from(number));
+                put_coll(&mut self.out, id.coll);
+                put_object(&mut self.out, &id.object);
+                let before = self.newest.insert(key_of(id), number);
+                let id = held.cloned().unwrap_or_else(|| Arc::new(id.clone()));
+                self.names.push(Named { id, before });
+                number
+            }
+        };
+        if number != self.recent[0] {
+            self.recent = [number, self.recent[0]];
         }
-        let number = self.names.len() as u32;
-        put_varint(&mut self.out, u64::from(number));
-        let at = self.out.len();
-        put_coll(&mut self.out, id.coll);
-        put_object(&mut self.out, &id.object);
-        let before = self.newest.insert(key, number);
-        let len = (self.out.len() - at) as u32;
-        self.names.push(Named { at: at as u32, len, key, before });
-        self.recent = [number, self.recent[0]];
     }
 
-    fn number_of(&self, id: &ObjectId, key: u64) -> Option<u32> {
-        let is_it = |number: u32| {
-            self.names.get(number as usize).is_some_and(|named| {
-                let start = named.at as usize;
-                named.key == key && is_name_of(&self.out[start..start + named.len as usize], id)
-            })
-        };
-        if let Some(recent) = self.recent.into_iter().find(|number| is_it(*number)) {
-            return Some(recent);
-        }
-        let mut candidate = self.newest.get(&key).copied();
+    fn recent_number(&self, held: Option<&Arc<ObjectId>>) -> Option<u32> {
+        let held = held?;
+        let is_it =
+            |number: &u32| self.names.get(*number as usize).is_some_and(|named| Arc::ptr_eq(&named.id, held));
+        self.recent.into_iter().find(is_it)
+    }
+
+    fn number_of(&self, id: &ObjectId) -> Option<u32> {
+        let mut candidate = self.newest.get(&key_of(id)).copied();
         while let Some(number) = candidate {
-            if is_it(number) {
+            let named = &self.names[number as usize];
+            if *named.id == *id {
                 return Some(number);
             }
-            candidate = self.names[number as usize].before;
+            candidate = named.before;
         }
         None
     }
 
-    pub(crate) fn push(&mut self, op: &LogOp<'_>) {
+    pub(crate) fn push(&mut self, op: &LogOp<'_>, names: &impl Names) {
         match op {
             LogOp::CreateCollection(coll) => {
                 self.out.push(tag::CREATE_COLLECTION);
@@ -384,13 +363,13 @@ impl OpWriter {
                 self.out.push(tag::REMOVE_COLLECTION);
                 put_coll(&mut self.out, *coll);
             }
-            LogOp::Touch(id) => self.named(tag::TOUCH, id),
+            LogOp::Touch(id) => self.named(tag::TOUCH, id, names),
             LogOp::SetSize { id, size } => {
-                self.named(tag::SET_SIZE, id);
+                self.named(tag::SET_SIZE, id, names);
                 put_varint(&mut self.out, *size);
             }
             LogOp::Map { id, block, device, crcs, logged } => {
-                self.named(if *logged { tag::MAP_LOGGED } else { tag::MAP_DIRECT }, id);
+                self.named(if *logged { tag::MAP_LOGGED } else { tag::MAP_DIRECT }, id, names);
                 put_varint(&mut self.out, u64::from(*block));
                 put_varint(&mut self.out, u64::from(*device));
                 put_varint(&mut self.out, crcs.len() as u64);
@@ -399,54 +378,54 @@ impl OpWriter {
                 }
             }
             LogOp::Unmap { id, block, count } => {
-                self.named(tag::UNMAP, id);
+                self.named(tag::UNMAP, id, names);
                 put_varint(&mut self.out, u64::from(*block));
                 put_varint(&mut self.out, u64::from(*count));
             }
-            LogOp::Remove(id) => self.named(tag::REMOVE, id),
+            LogOp::Remove(id) => self.named(tag::REMOVE, id, names),
             LogOp::SetXattr { id, name, value } => {
-                self.named(tag::SET_XATTR, id);
+                self.named(tag::SET_XATTR, id, names);
                 put_bytes(&mut self.out, name.as_bytes());
                 put_bytes(&mut self.out, value);
             }
             LogOp::RmXattr { id, name } => {
-                self.named(tag::RM_XATTR, id);
+                self.named(tag::RM_XATTR, id, names);
                 put_bytes(&mut self.out, name.as_bytes());
             }
-            LogOp::ClearXattrs(id) => self.named(tag::CLEAR_XATTRS, id),
+            LogOp::ClearXattrs(id) => self.named(tag::CLEAR_XATTRS, id, names),
             LogOp::SetOmapHeader { id, header } => {
-                self.named(tag::SET_OMAP_HEADER, id);
+                self.named(tag::SET_OMAP_HEADER, id, names);
                 put_bytes(&mut self.out, header);
             }
             LogOp::SetOmap { id, key, value } => {
-                self.named(tag::SET_OMAP, id);
+                self.named(tag::SET_OMAP, id, names);
                 put_bytes(&mut self.out, key);
                 put_bytes(&mut self.out, value);
             }
             LogOp::RmOmap { id, key } => {
-                self.named(tag::RM_OMAP, id);
+                self.named(tag::RM_OMAP, id, names);
                 put_bytes(&mut self.out, key);
             }
             LogOp::RmOmapRange { id, start, end } => {
-                self.named(tag::RM_OMAP_RANGE, id);
+                self.named(tag::RM_OMAP_RANGE, id, names);
                 put_bytes(&mut self.out, start);
                 put_bytes(&mut self.out, end);
             }
-            LogOp::ClearOmap(id) => self.named(tag::CLEAR_OMAP, id),
+            LogOp::ClearOmap(id) => self.named(tag::CLEAR_OMAP, id, names),
             LogOp::Clone { from, to } => {
-                self.named(tag::CLONE, from);
-                self.id(to);
+                self.named(tag::CLONE, from, names);
+                self.id(to, names);
             }
             LogOp::Rename { from, to } => {
-                self.named(tag::RENAME, from);
-                self.id(to);
+                self.named(tag::RENAME, from, names);
+                self.id(to, names);
             }
         }
     }
 
-    fn named(&mut self, tag: u8, id: &ObjectId) {
+    fn named(&mut self, tag: u8, id: &ObjectId, names: &impl Names) {
         self.out.push(tag);
-        self.id(id);
+        self.id(id, names);
     }
 }
 

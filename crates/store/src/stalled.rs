@@ -50,7 +50,8 @@ impl Existing for AsFarAsKnown<'_> {
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
-        self.0.stalled.touches(id) || self.0.index.look_up(id).map_or(true, |onode| onode.is_some())
+        self.collection_len(id.coll).is_some()
+            && (self.0.stalled.touches(id) || self.0.index.look_up(id).map_or(true, |onode| onode.is_some()))
     }
 }
 
