@@ -426,11 +426,11 @@ impl ObjectStore for Engine {
     }
 
     fn xattr(&self, id: &ObjectId, name: &str) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.onode(id)?.1.xattrs.get(name).cloned())
+        Ok(self.onode(id)?.1.xattrs.get(name).map(Bytes::copy_from_slice))
     }
 
     fn xattrs(&self, id: &ObjectId) -> Result<BTreeMap<String, Bytes>, StoreError> {
-        Ok(self.onode(id)?.1.xattrs.clone())
+        Ok(self.onode(id)?.1.xattrs.to_map())
     }
 
     fn omap_header(&self, id: &ObjectId) -> Result<Bytes, StoreError> {

@@ -422,20 +422,17 @@ impl Index {
 
     /// Changes the onode of an object that may be new.
     fn with_onode<R>(&mut self, id: &ObjectId, change: impl FnOnce(&mut Onode) -> R) -> Result<R> {
-        let mut change = Some(change);
-        let mut run = |onode: &mut Arc<Onode>| change.take().map(|change| change(Arc::make_mut(onode)));
         if let Some(position) = self.find(id) {
-            let result = self.objects.tree.update_at(position, &mut run);
-            return result.ok_or(Nonsense("an object is there twice"));
+            return Ok(self.objects.tree.update_at(position, |onode| change(Arc::make_mut(onode))));
         }
         let count = self.collections.get_mut(&id.coll).ok_or(Nonsense("the collection does not exist"))?;
         *count += 1;
         self.totals.objects += 1;
-        let mut onode = Arc::new(Onode { nid: self.next_nid, ..Onode::default() });
+        let mut onode = Onode { nid: self.next_nid, ..Onode::default() };
         self.next_nid += 1;
-        let result = run(&mut onode);
-        self.objects.tree.insert(Name::new(Arc::new(id.clone())), onode);
-        result.ok_or(Nonsense("an object is there twice"))
+        let result = change(&mut onode);
+        self.objects.tree.insert(Name::new(Arc::new(id.clone())), Arc::new(onode));
+        Ok(result)
     }
 
     fn nid(&self, id: &ObjectId) -> Option<Nid> {
@@ -702,14 +699,10 @@ impl Index {
     fn apply_attributes(&mut self, op: &LogOp<'_>) -> Result<()> {
         match *op {
             LogOp::SetXattr { id, name, value } => {
-                let value = Bytes::copy_from_slice(value);
-                self.with_onode(id, |onode| match onode.xattrs.get_mut(name) {
-                    Some(old) => *old = value,
-                    None => drop(onode.xattrs.insert(name.into(), value)),
-                })?;
+                self.with_onode(id, |onode| onode.xattrs.set(name, value))?;
             }
             LogOp::RmXattr { id, name } => {
-                if self.onode(id).is_some_and(|onode| onode.xattrs.contains_key(name)) {
+                if self.onode(id).is_some_and(|onode| onode.xattrs.contains(name)) {
                     self.with_onode(id, |onode| onode.xattrs.remove(name))?;
                 }
             }

@@ -5,12 +5,12 @@
 //! nothing else.
 
 use crate::api::ObjectId;
+use crate::attrs::Attrs;
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping, OBJECT_BLOCKS_MAX};
 use crate::name::Name;
 use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
 use crate::tree::Kind;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An object's number in its store; never used again.
@@ -27,13 +27,13 @@ pub(crate) struct Onode {
     /// Bytes of keys and values.
     pub(crate) omap_len: u64,
     pub(crate) omap_header: Bytes,
-    pub(crate) xattrs: BTreeMap<String, Bytes>,
+    pub(crate) xattrs: Attrs,
 }
 
 impl Onode {
     /// An upper bound of what a clone of it adds to the index, without its name.
     pub(crate) fn clone_len_max(&self) -> u64 {
-        let xattrs: usize = self.xattrs.iter().map(|(name, value)| 24 + name.len() + value.len()).sum();
+        let xattrs = 24 * self.xattrs.len() + self.xattrs.bytes();
         let omap = self.omap_len + 24 * self.omap_keys + self.omap_header.len() as u64;
         96 + 24 * self.mapped + omap + xattrs as u64
     }
@@ -50,12 +50,12 @@ impl Kind for Objects {
     type Key = Name;
     type Value = Arc<Onode>;
     const PAGE_LEN: usize = 16 << 10;
-    const OVERHEAD: usize = 512;
+    const OVERHEAD: usize = 352;
 
-    fn weight(id: &Name, onode: &Arc<Onode>) -> usize {
-        let xattrs: usize = onode.xattrs.iter().map(|(name, value)| 10 + name.len() + value.len()).sum();
+    fn value_weight(onode: &Arc<Onode>) -> usize {
+        let xattrs = 10 * onode.xattrs.len() + onode.xattrs.bytes();
         // Six numbers.
-        Objects::key_weight(id) + onode.omap_header.len() + xattrs + 60
+        onode.omap_header.len() + xattrs + 60
     }
 
     fn token(id: &Name) -> u64 {
@@ -84,7 +84,7 @@ impl Kind for Objects {
         }
         put_bytes(out, &onode.omap_header);
         put_varint(out, onode.xattrs.len() as u64);
-        for (name, value) in &onode.xattrs {
+        for (name, value) in onode.xattrs.iter() {
             put_bytes(out, name.as_bytes());
             put_bytes(out, value);
         }
@@ -100,11 +100,16 @@ impl Kind for Objects {
             omap_len: r.varint()?,
             // Copied: a page's buffer should not outlive the page.
             omap_header: Bytes::copy_from_slice(&r.bytes()?),
-            xattrs: BTreeMap::new(),
+            xattrs: Attrs::default(),
         };
+        let mut last: Option<String> = None;
         for _ in 0..r.varint()? {
             let name = r.string()?;
-            onode.xattrs.insert(name, Bytes::copy_from_slice(&r.bytes()?));
+            if last.is_some_and(|last| last >= name) {
+                return Err(Nonsense("xattrs are out of order"));
+            }
+            onode.xattrs.append(&name, &r.bytes()?);
+            last = Some(name);
         }
         Ok((id, Arc::new(onode)))
     }
@@ -119,8 +124,8 @@ impl Kind for Blocks {
     const PAGE_LEN: usize = 4000;
     const OVERHEAD: usize = 56;
 
-    fn weight(_key: &(Nid, u32), chunk: &Chunk<Mapping>) -> usize {
-        24 + 8 * chunk.len()
+    fn value_weight(chunk: &Chunk<Mapping>) -> usize {
+        9 + 8 * chunk.len()
     }
 
     fn token(key: &(Nid, u32)) -> u64 {
@@ -201,8 +206,8 @@ impl Kind for Omap {
     const PAGE_LEN: usize = 16 << 10;
     const OVERHEAD: usize = 112;
 
-    fn weight(key: &OmapKey, value: &Bytes) -> usize {
-        5 + Omap::key_weight(key) + value.len()
+    fn value_weight(value: &Bytes) -> usize {
+        5 + value.len()
     }
 
     fn token(key: &OmapKey) -> u64 {
@@ -246,8 +251,8 @@ impl Kind for Shared {
     const PAGE_LEN: usize = 4000;
     const OVERHEAD: usize = 56;
 
-    fn weight(_key: &u32, chunk: &Chunk<u32>) -> usize {
-        13 + 5 * chunk.len()
+    fn value_weight(chunk: &Chunk<u32>) -> usize {
+        8 + 5 * chunk.len()
     }
 
     fn token(key: &u32) -> u64 {

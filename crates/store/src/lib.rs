@@ -7,6 +7,7 @@
 mod alloc;
 pub mod api;
 mod apply;
+mod attrs;
 mod batch;
 mod blocks;
 mod buffers;

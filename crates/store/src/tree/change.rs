@@ -42,9 +42,9 @@ impl<T: Kind> Tree<T> {
         let Position { at, entry } = position;
         let result = self.edit(at, |entries| {
             let (key, value) = &mut entries[entry];
-            let before = Sums::of::<T>(key, value);
+            let before = Sums::of_value::<T>(key, value);
             let result = change(value);
-            (result, Sums::of::<T>(key, value), before)
+            (result, Sums::of_value::<T>(key, value), before)
         });
         self.split(at, entry);
         result

@@ -46,16 +46,18 @@ pub(crate) trait Kind: Sized {
     /// Memory of one entry beyond its weight, in bytes, about.
     const OVERHEAD: usize;
 
-    /// An upper bound of the entry's encoded length.
-    fn weight(key: &Self::Key, value: &Self::Value) -> usize;
+    /// An upper bound of the entry's encoded length: of its key and of the rest.
+    fn weight(key: &Self::Key, value: &Self::Value) -> usize {
+        Self::key_weight(key) + Self::value_weight(value)
+    }
     /// Something to be summed up over ranges that are not in memory.
     fn measure(_key: &Self::Key, _value: &Self::Value) -> u64 {
         0
     }
     /// Keys with the same one are likely to be looked for one after the other.
     fn token(key: &Self::Key) -> u64;
-    /// An upper bound of the key's encoded length.
     fn key_weight(key: &Self::Key) -> usize;
+    fn value_weight(value: &Self::Value) -> usize;
     fn put_key(out: &mut Vec<u8>, key: &Self::Key);
     fn read_key(r: &mut Reader) -> Result<Self::Key>;
     fn put(out: &mut Vec<u8>, key: &Self::Key, value: &Self::Value);

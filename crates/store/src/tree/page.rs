@@ -22,6 +22,12 @@ impl Sums {
         Sums { count: 1, weight, measure: T::measure(key, value) }
     }
 
+    /// What changes with the value.
+    pub(super) fn of_value<T: Kind>(key: &T::Key, value: &T::Value) -> Sums {
+        let weight = T::value_weight(value).min(u32::MAX as usize) as u32;
+        Sums { count: 0, weight, measure: T::measure(key, value) }
+    }
+
     pub(super) fn of_all<T: Kind>(entries: &[(T::Key, T::Value)]) -> Sums {
         let mut sums = Sums::default();
         entries.iter().for_each(|(k, v)| sums.add(Sums::of::<T>(k, v)));

@@ -12,9 +12,6 @@ impl Kind for Numbers {
     const PAGE_LEN: usize = 100;
     const OVERHEAD: usize = 8;
 
-    fn weight(_: &u64, value: &u64) -> usize {
-        10 + *value as usize % 7
-    }
     fn measure(key: &u64, _: &u64) -> u64 {
         *key
     }
@@ -23,6 +20,9 @@ impl Kind for Numbers {
     }
     fn key_weight(_: &u64) -> usize {
         5
+    }
+    fn value_weight(value: &u64) -> usize {
+        5 + *value as usize % 7
     }
     fn put_key(out: &mut Vec<u8>, key: &u64) {
         put_varint(out, *key);
