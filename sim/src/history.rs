@@ -3,7 +3,7 @@
 //! The world runs on one thread, so an entry's index is real time: an operation
 //! that returned at index 5 ended before one invoked at index 6 began.
 
-use crate::watch_history::{Notified, Watched};
+use crate::watch_history::{Listed, Notified, Watched};
 use base::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::maps::OsdMap;
@@ -105,12 +105,11 @@ pub struct History {
     pub addresses: Vec<EntityAddr>,
     pub watches: Vec<Watched>,
     pub notifies: Vec<Notified>,
+    pub listed: Vec<Listed>,
     /// From when on a client may be fenced, or dead.
     pub doomed: BTreeMap<usize, u64>,
     /// When every fault was over.
     pub peace: Option<u64>,
-    /// Clients that heard of what they had ceased to watch.
-    pub strays: BTreeSet<usize>,
     clock: u64,
     next_token: u64,
 }

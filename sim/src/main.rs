@@ -46,6 +46,7 @@ enum Bug {
     FenceArrivalsOnly,
     IgnoreLockHolders,
     ForgetWatches,
+    KeepSilentWatches,
     NotifyWithoutWaiting,
 }
 
@@ -62,6 +63,7 @@ impl Bug {
             Bug::FenceArrivalsOnly => &mut sabotage.fence_arrivals_only,
             Bug::IgnoreLockHolders => &mut sabotage.ignore_lock_holders,
             Bug::ForgetWatches => &mut sabotage.forget_watches,
+            Bug::KeepSilentWatches => &mut sabotage.keep_silent_watches,
             Bug::NotifyWithoutWaiting => &mut sabotage.notify_without_waiting,
         } = true;
         sabotage

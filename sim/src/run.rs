@@ -9,7 +9,7 @@ use crate::checkers;
 use crate::cluster::{ClusterPlan, Coverage, FencePlan, POOL, SimCluster};
 use crate::faults::{Fault, FaultPlan};
 use crate::snapshots::{SNAP_PGS, SNAP_POOL};
-use crate::workload::ModelWorkload;
+use crate::watches::{self, WatchClient};
 use crate::world::NodeId;
 use base::{Duration, Random, Time};
 use osd::Sabotage;
@@ -190,19 +190,27 @@ impl Run {
         Ok(())
     }
 
-    /// Once it is known which watches live, all of them are told something.
+    /// Once it is known which watches live, all of them are told something; later, no others are recorded.
     fn notify_everything(&mut self) -> Result<(), String> {
         if self.cluster.plan.watches.is_none() {
             return Ok(());
         }
         self.wait("watches", "all known to live or not", SimCluster::is_sure_of_watches)?;
-        let notify = |i, workload: &mut ModelWorkload| {
+        self.ask_about_watches(WatchClient::notify_everything);
+        self.wait("last notifications", "all complete", SimCluster::clients_done)?;
+        // Everybody has heard of every watch by now, so this is the time of those who are dead.
+        self.advance(watches::TIMEOUT_MAX + Duration::from_secs(2))?;
+        self.ask_about_watches(WatchClient::list_everything);
+        self.wait("lists of watches", "all there", SimCluster::clients_done)
+    }
+
+    /// The first client lives as long as the run.
+    fn ask_about_watches(&mut self, ask: impl Fn(&mut WatchClient)) {
+        self.cluster.each_workload(|i, workload| {
             if let (0, Some(watches)) = (i, &mut workload.watches) {
-                watches.notify_everything();
+                ask(watches);
             }
-        };
-        self.cluster.each_workload(notify);
-        self.wait("last notifications", "all complete", SimCluster::clients_done)
+        });
     }
 
     // ---- time ----

@@ -2,6 +2,7 @@
 //! those of [`crate::history::History`]: real time.
 
 use base::Duration;
+use std::collections::BTreeSet;
 
 /// One watch, from the request for it to its end.
 #[derive(Clone, Debug)]
@@ -51,4 +52,11 @@ pub struct Completed {
     /// The watch's name, and which watch answered as it says itself.
     pub replies: Vec<((u64, u64), usize)>,
     pub missed: Vec<(u64, u64)>,
+}
+
+/// Which watches an OSD has recorded, when all that have ended should be gone.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub object: usize,
+    pub names: Result<BTreeSet<(u64, u64)>, String>,
 }

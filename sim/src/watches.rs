@@ -2,19 +2,22 @@
 //! ends its watches or dies with them. [`crate::checkers::watch`] says whether all was as it must be.
 
 use crate::cluster::POOL;
-use crate::watch_history::{Completed, Loss, Notified, Watched};
+use crate::watch_history::{Completed, Listed, Loss, Notified, Watched};
 use crate::workload::SharedHistory;
 use base::{Duration, Random, Time};
+use bytes::Bytes;
 use client::{Completion, ObjectRequest, RequestId, WatchEvent, WatchId, ops};
 use daemon::ClientHost;
 use std::collections::{BTreeMap, BTreeSet};
 use tracing::debug;
-use wire::types::PoolId;
+use wire::types::{EntityName, PoolId};
+use wire::{DecodeError, Decoder};
 
 const OBJECTS: usize = 2;
 /// Notifications of one client at once.
 const NOTIFIES_MAX: usize = 2;
-/// Of the last ones: longer than any watch lives without its client.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// Of the last notifications: longer than any watch lives without its client.
 const LAST_TIMEOUT_S: u32 = 30;
 /// For how long it is remembered when what was sent.
 const MOMENTS_MAX: Duration = Duration::from_secs(20);
@@ -44,6 +47,8 @@ pub struct WatchClient {
     /// Every fault is over, and nothing is begun any more.
     finishing: bool,
     notify_everything: bool,
+    list_everything: bool,
+    listings: BTreeMap<RequestId, usize>,
 }
 
 impl WatchClient {
@@ -69,6 +74,8 @@ impl WatchClient {
             next_at: Time::ZERO,
             finishing: false,
             notify_everything: false,
+            list_everything: false,
+            listings: BTreeMap::new(),
         }
     }
 
@@ -79,7 +86,8 @@ impl WatchClient {
 
     pub fn is_done(&self) -> bool {
         let asked = self.creating.as_ref().map_or(0, BTreeSet::len) + self.ending.len() + self.acks.len();
-        self.left == 0 && asked == 0 && self.notifies.is_empty() && !self.notify_everything
+        let last = self.notify_everything || self.list_everything;
+        self.left == 0 && asked == 0 && self.notifies.is_empty() && self.listings.is_empty() && !last
     }
 
     /// Every watch is known to be lost, or to have lived since peace came.
@@ -100,6 +108,12 @@ impl WatchClient {
         self.next_at = Time::ZERO;
     }
 
+    /// Which watches are recorded.
+    pub fn list_everything(&mut self) {
+        self.list_everything = true;
+        self.next_at = Time::ZERO;
+    }
+
     pub fn on_batch_end(&mut self, host: &mut ClientHost<'_>) {
         let now = host.env.now();
         self.note_life(host, now);
@@ -117,6 +131,12 @@ impl WatchClient {
         }
         if std::mem::take(&mut self.notify_everything) {
             (0..OBJECTS).for_each(|object| self.notify(host, pool, object, LAST_TIMEOUT_S));
+        }
+        if std::mem::take(&mut self.list_everything) {
+            for object in 0..OBJECTS {
+                let request = ObjectRequest::new(pool, name(object), vec![ops::list_watchers()]);
+                self.listings.insert(host.client.submit(request, host.env.wall()), object);
+            }
         }
         while now >= self.next_at && self.left > 0 {
             self.left -= 1;
@@ -146,10 +166,6 @@ impl WatchClient {
         {
             self.moments.pop_first();
         }
-        // Of those who are fenced, refused, the watch may live on a little.
-        if host.client.stray_notifies() > 0 && !history.doomed.contains_key(&self.me) {
-            history.strays.insert(self.me);
-        }
     }
 
     fn step(&mut self, host: &mut ClientHost<'_>, pool: PoolId) {
@@ -166,7 +182,7 @@ impl WatchClient {
     }
 
     fn watch(&mut self, host: &mut ClientHost<'_>, pool: PoolId, object: usize) {
-        let timeout_s = 2 + self.random.below(4) as u32;
+        let timeout_s = 2 + self.random.below(TIMEOUT_MAX.as_secs() - 1) as u32;
         let Some(gid) = host.global_id else { return };
         let request = ObjectRequest::new(pool, name(object), vec![]);
         let id = host.client.watch(request, timeout_s, host.env.wall());
@@ -262,7 +278,16 @@ impl WatchClient {
                 history.notifies[token].completed = Some(Completed { at, result, replies, missed });
                 true
             }
-            Completion::Object { result, .. } => {
+            Completion::Object { result, ops, .. } => {
+                if let Some(object) = self.listings.remove(&id) {
+                    let data = ops.first().map(|op| op.outdata.clone()).unwrap_or_default();
+                    let names = match *result {
+                        0 => names(data).map_err(|error| error.to_string()),
+                        errno => Err(format!("an error {errno} instead of the watches")),
+                    };
+                    self.history.borrow_mut().listed.push(Listed { object, names });
+                    return true;
+                }
                 if let Some(index) = self.ending.remove(&id) {
                     let mut history = self.history.borrow_mut();
                     let now = history.tick();
@@ -281,10 +306,25 @@ impl WatchClient {
     }
 
     pub fn next_wake(&self) -> Time {
-        let waits = self.is_ready() && self.left == 0 && !self.notify_everything;
+        let waits = self.is_ready() && self.left == 0 && !self.notify_everything && !self.list_everything;
         let creating = self.creating.as_ref().is_some_and(|creating| !creating.is_empty());
         if waits || creating { Time::MAX } else { self.next_at }
     }
+}
+
+/// What LIST_WATCHERS answers: `obj_list_watch_response_t`.
+fn names(data: Bytes) -> Result<BTreeSet<(u64, u64)>, DecodeError> {
+    Decoder::plain(data).versioned("watchers", 1, |d, _| {
+        let mut names = BTreeSet::new();
+        for _ in 0..d.u32()? {
+            d.versioned("watcher", 2, |d, _| {
+                let client: EntityName = d.get()?;
+                names.insert((client.num as u64, d.u64()?));
+                Ok(())
+            })?;
+        }
+        Ok(names)
+    })
 }
 
 fn name(object: usize) -> String {

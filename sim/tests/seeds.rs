@@ -116,6 +116,12 @@ fn forgetting_watches_with_the_interval_is_found() {
 }
 
 #[test]
+fn keeping_the_watches_of_the_dead_is_found() {
+    let sabotage = Sabotage { keep_silent_watches: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["recorded, while"]);
+}
+
+#[test]
 fn completing_a_notification_without_its_watchers_is_found() {
     let sabotage = Sabotage { notify_without_waiting: true, ..Sabotage::default() };
     assert_found(sabotage, 100, &["did not reach"]);

@@ -141,7 +141,6 @@ pub struct Client {
     lingers: BTreeMap<u64, Linger>,
     /// Those that have to be sent again.
     disturbed: BTreeSet<u64>,
-    stray_notifies: u64,
     /// As told last.
     now: Time,
     next_id: u64,
@@ -162,7 +161,6 @@ impl Client {
             commands: BTreeMap::new(),
             lingers: BTreeMap::new(),
             disturbed: BTreeSet::new(),
-            stray_notifies: 0,
             now: Time::ZERO,
             next_id: 1,
             actions: VecDeque::new(),

@@ -105,6 +105,11 @@ pub mod ops {
         OsdOp::new(OpCode::OMAPSETVALS, [0; 28], e.finish())
     }
 
+    /// The object's recorded watches.
+    pub fn list_watchers() -> OsdOp {
+        OsdOp::new(OpCode::LIST_WATCHERS, [0; 28], Bytes::new())
+    }
+
     /// Up to `max` entries after `after`, as map<string, bytes> and a "more" flag.
     pub fn omap_get(after: &str, max: u64) -> OsdOp {
         let mut e = wire::Encoder::plain();

@@ -82,6 +82,8 @@ pub struct Sabotage {
     pub ignore_lock_holders: bool,
     /// A primary does not learn of the watches that are recorded with an object.
     pub forget_watches: bool,
+    /// A watch goes on however long its client has been silent.
+    pub keep_silent_watches: bool,
     /// A notification is complete as soon as it is sent.
     pub notify_without_waiting: bool,
 }

@@ -248,8 +248,8 @@ impl Client {
     pub(super) fn on_watch_notify(&mut self, m: MWatchNotify) -> Result<(), DecodeError> {
         let cookie = m.cookie;
         let Some(linger) = self.lingers.get_mut(&cookie) else {
+            // Also from a former primary, which has not heard of the end yet.
             debug!(cookie, opcode = ?m.opcode, "word of a watch or notification that is over");
-            self.stray_notifies += u64::from(m.opcode == WatchOpcode::Notify);
             return Ok(());
         };
         match (m.opcode, &mut linger.kind) {
@@ -277,12 +277,6 @@ impl Client {
         let Answers { replies, missed } = answers;
         let done = Completion::Notify { result, replies, missed };
         self.actions.push_back(Action::Complete(RequestId(cookie), done));
-    }
-
-    /// Notifications that came for watches this client does not have: it has ended them. No OSD
-    /// sends one after it has answered the unwatch.
-    pub fn stray_notifies(&self) -> u64 {
-        self.stray_notifies
     }
 }
 

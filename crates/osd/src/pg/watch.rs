@@ -391,6 +391,9 @@ impl Pg {
         let mut late_notifies = Vec::new();
         for (object, entry) in &mut self.watches.objects {
             for (key, watch) in &mut entry.watches {
+                if watch.ends <= ctx.now && sh.config.sabotage.keep_silent_watches {
+                    continue;
+                }
                 if watch.ends <= ctx.now {
                     self.watches.ended.entry(object.clone()).or_default().insert(*key);
                     // Again, should the write not come about.
