@@ -16,24 +16,29 @@ use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 /// Bytes allocated and not freed yet.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
+/// What the system's allocator takes: its own word in front, and all of it in 16 bytes.
+fn taken(layout: Layout) -> usize {
+    (layout.size() + size_of::<usize>()).next_multiple_of(16)
+}
+
 struct Counting;
 
 // SAFETY: the system's allocator does the work; counting touches no memory of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Relaxed);
+        LIVE.fetch_add(taken(layout), Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
+        LIVE.fetch_sub(taken(layout), Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Relaxed);
+        LIVE.fetch_add(taken(layout), Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }
     }
