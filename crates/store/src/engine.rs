@@ -443,7 +443,7 @@ impl ObjectStore for Engine {
         if let Some(slot) = core.index.omap.tree.absent(&by) {
             return Err(core.pager.pending(vec![slot.into()]));
         }
-        Ok(core.index.omap.tree.get(onode.nid, by).map(|(_, value)| value.clone()))
+        Ok(core.index.omap.tree.get(onode.nid, by).map(|(_, value)| Bytes::copy_from_slice(value)))
     }
 
     fn omap_list(
@@ -464,13 +464,13 @@ impl ObjectStore for Engine {
             _ => (prefix, false),
         };
         let absent = core.index.omap.tree.walk(index::entries(nid, start, None), |key, value| {
-            if skip && key.nid == nid && key.key == start {
+            if skip && key.nid == nid && key.key[..] == *start {
                 return true;
             }
             if key.nid != nid || !key.key.starts_with(prefix) {
                 return false;
             }
-            found.push((key.key.clone(), value.clone()));
+            found.push((Bytes::copy_from_slice(&key.key), Bytes::copy_from_slice(value)));
             found.len() < max
         });
         // Where a page begins behind what was asked for, nothing is missing.

@@ -719,8 +719,7 @@ impl Index {
             }
             LogOp::SetOmap { id, key, value } => {
                 let nid = self.nid_or_new(id)?;
-                let (k, v) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-                match self.omap.tree.insert(OmapKey { nid, key: k }, v) {
+                match self.omap.tree.insert(OmapKey { nid, key: key.into() }, value.into()) {
                     Some(old) if old.len() == value.len() => (),
                     Some(old) => self.count_omap(id, (0, value.len() as u64), (0, old.len() as u64))?,
                     None => self.count_omap(id, (1, entry_len(key, value)), (0, 0))?,

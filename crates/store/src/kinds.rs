@@ -9,6 +9,7 @@ use crate::attrs::Attrs;
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping, OBJECT_BLOCKS_MAX};
 use crate::name::Name;
 use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
+use crate::short::Short;
 use crate::tree::Kind;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -198,16 +199,16 @@ pub(crate) struct Omap;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct OmapKey {
     pub(crate) nid: Nid,
-    pub(crate) key: Bytes,
+    pub(crate) key: Short,
 }
 
 impl Kind for Omap {
     type Key = OmapKey;
-    type Value = Bytes;
+    type Value = Arc<[u8]>;
     const PAGE_LEN: usize = 16 << 10;
-    const OVERHEAD: usize = 112;
+    const OVERHEAD: usize = 96;
 
-    fn value_weight(value: &Bytes) -> usize {
+    fn value_weight(value: &Arc<[u8]>) -> usize {
         5 + value.len()
     }
 
@@ -219,7 +220,7 @@ impl Kind for Omap {
         15 + key.key.len()
     }
 
-    fn measure(key: &OmapKey, value: &Bytes) -> u64 {
+    fn measure(key: &OmapKey, value: &Arc<[u8]>) -> u64 {
         (key.key.len() + value.len()) as u64
     }
 
@@ -229,16 +230,16 @@ impl Kind for Omap {
     }
 
     fn read_key(r: &mut Reader) -> Result<OmapKey> {
-        Ok(OmapKey { nid: r.varint()?, key: Bytes::copy_from_slice(&r.bytes()?) })
+        Ok(OmapKey { nid: r.varint()?, key: Short::from(&r.bytes()?[..]) })
     }
 
-    fn put(out: &mut Vec<u8>, key: &OmapKey, value: &Bytes) {
+    fn put(out: &mut Vec<u8>, key: &OmapKey, value: &Arc<[u8]>) {
         Omap::put_key(out, key);
         put_bytes(out, value);
     }
 
-    fn read(r: &mut Reader, _device_blocks: u32) -> Result<(OmapKey, Bytes)> {
-        Ok((Omap::read_key(r)?, Bytes::copy_from_slice(&r.bytes()?)))
+    fn read(r: &mut Reader, _device_blocks: u32) -> Result<(OmapKey, Arc<[u8]>)> {
+        Ok((Omap::read_key(r)?, Arc::from(&r.bytes()?[..])))
     }
 }
 

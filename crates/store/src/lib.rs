@@ -39,6 +39,7 @@ mod read_cache;
 mod reads;
 mod reclaim;
 mod recovery;
+mod short;
 mod stalled;
 mod superblock;
 mod tree;
