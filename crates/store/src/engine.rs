@@ -25,6 +25,7 @@ use bytes::Bytes;
 use env::{DiskError, DiskInfo, DiskRequest, DiskResult};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wire::types::{HObject, OsdId, Uuid};
 
 /// How the engine behaves. Only `log_len` and `overwrite` matter to the format.
@@ -358,7 +359,7 @@ impl Engine {
 
     fn onode(&self, id: &ObjectId) -> Result<(&Core, &Onode), StoreError> {
         let core = self.core().ok_or(StoreError::Stopped)?;
-        Ok((core, core.onode(id)?))
+        Ok((core, &core.entry(id)?.1))
     }
 }
 
@@ -368,19 +369,19 @@ impl Core {
         self.stalled.collection(coll).unwrap_or_else(|| self.index.collections.contains_key(&coll))
     }
 
-    /// The object's onode, when it and all that is queued for it are in memory.
-    pub(crate) fn onode(&self, id: &ObjectId) -> Result<&Onode, StoreError> {
+    /// The object's name and onode, when it and all that is queued for it are in memory.
+    pub(crate) fn entry(&self, id: &ObjectId) -> Result<&(Name, Arc<Onode>), StoreError> {
         if self.failed.is_some() {
             return Err(StoreError::Stopped);
         }
         if self.stalled.touches(id) {
             return Err(self.pager.pending_behind());
         }
-        if !self.has_collection(id.coll) {
-            return Err(StoreError::NoCollection(id.coll));
-        }
         match self.index.look_up(id) {
-            Ok(onode) => onode.ok_or(StoreError::NoObject),
+            // Then its collection is there, too.
+            Ok(Some(entry)) => Ok(entry),
+            _ if !self.has_collection(id.coll) => Err(StoreError::NoCollection(id.coll)),
+            Ok(None) => Err(StoreError::NoObject),
             Err(wanted) => Err(self.pager.pending(vec![wanted])),
         }
     }

@@ -377,7 +377,7 @@ impl Fsck {
         let id = ObjectId { coll, object };
         let ranges = self.engine.data_extents(&id, 0, u64::MAX)?;
         let Some(core) = self.engine.core() else { return Ok(false) };
-        let onode = core.onode(&id)?;
+        let (_, onode) = core.entry(&id)?;
         let (nid, size, mapped) = (onode.nid, onode.size, onode.mapped);
         let omap_keys = onode.omap_keys;
         let wanted = needs::of_read(&core.index, nid, 0, ALL_BLOCKS);

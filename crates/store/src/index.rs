@@ -253,11 +253,11 @@ impl Index {
         self.known.find(id, tree.structure(), is_it, || tree.find(token_of(id), named(id)))
     }
 
-    /// The object's onode if it has one; what must be loaded before that can be said.
-    pub(crate) fn look_up(&self, id: &ObjectId) -> std::result::Result<Option<&Onode>, Wanted> {
+    /// The object's entry if it has one; what must be loaded before that can be said.
+    pub(crate) fn look_up(&self, id: &ObjectId) -> std::result::Result<Option<&(Name, Arc<Onode>)>, Wanted> {
         let tree = &self.objects.tree;
         let position = tree.try_find(token_of(id), named(id)).map_err(Wanted::from)?;
-        Ok(position.map(|position| &*tree.at(position).1))
+        Ok(position.map(|position| tree.at(position)))
     }
 
     /// Until [`Index::end_transaction`] every name comes from one transaction, which

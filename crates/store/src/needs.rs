@@ -61,7 +61,7 @@ impl<'a> Needs<'a> {
                 self.want(wanted);
                 Known::Absent
             }
-            Ok(onode) => onode.map_or(Known::New, Known::Is),
+            Ok(entry) => entry.map_or(Known::New, |(_, onode)| Known::Is(onode)),
         }
     }
 

@@ -103,11 +103,8 @@ impl ReadOp {
 
 impl Core {
     pub(crate) fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
-        if self.failed.is_some() {
-            return Err(StoreError::Stopped);
-        }
-        let onode = self.onode(id)?;
-        let nid = onode.nid;
+        let (name, onode) = self.entry(id)?;
+        let (name, nid) = (name.id().clone(), onode.nid);
         crate::check::check_read(offset, len, onode.size)?;
         let end = offset.saturating_add(len).min(onode.size);
         let (first, last) = (offset / BLOCK_LEN, end.div_ceil(BLOCK_LEN));
@@ -125,8 +122,6 @@ impl Core {
         }
         let len = (end - offset) as usize;
         let target = Target::Assembled(BytesMut::new());
-        let (name, _) = self.index.entry(id).ok_or(StoreError::NoObject)?;
-        let name = name.id().clone();
         let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
