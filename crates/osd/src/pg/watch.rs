@@ -185,8 +185,13 @@ impl Pg {
             self.remove_watch(sh, object, gone.key, gone.tell);
         }
         let Some(session) = request.session() else { return };
+        let connects = !effects.connects.is_empty();
         for connect in effects.connects {
             self.connect_watch(sh, ctx, object, session, connect);
+        }
+        if connects {
+            // The fence may have come while the record was being written.
+            self.fence_watches_of(sh, object);
         }
         for key in effects.pings {
             self.ping_watch(sh, ctx, object, key);

@@ -20,7 +20,7 @@ use wire::types::*;
 use wire::{Encode, Features};
 
 pub const POOL: PoolId = PoolId(1);
-const MON_DELAY: Duration = Duration::from_millis(5);
+pub const MON_DELAY: Duration = Duration::from_millis(5);
 
 enum Event {
     Peer { from: usize, to: usize, generation: u64, channel: Channel, kind: u16, body: Bytes },

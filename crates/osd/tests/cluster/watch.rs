@@ -331,3 +331,19 @@ fn a_build_that_fences_arrivals_only_is_caught() {
     let caught = (0..40).any(|seed| fenced_writer(seed, |c| c.sabotage.fence_arrivals_only = true).is_err());
     assert!(caught, "the test above would not see a late write");
 }
+
+/// The fence comes while the watch's write is under way: it ends with the others.
+#[test]
+fn a_watch_that_is_being_recorded_when_its_client_is_fenced_ends_too() {
+    for seed in 0..100 {
+        let mut w = world(seed, 2);
+        let mut random = Random::from_seed(seed);
+        begin_fence(&mut w, 1);
+        w.run_for(MON_DELAY - Duration::from_micros(500) + Duration::from_micros(random.below(1000)));
+        w.submit(1, "o", vec![watch(11, WATCH)]);
+        await_fence(&mut w, 1);
+        w.run_for(second(5));
+        let primary = w.acting("o")[0];
+        assert_eq!(w.watchers(primary), 0, "seed {seed}: half of its timeout later");
+    }
+}
