@@ -190,7 +190,7 @@ impl Pg {
             self.connect_watch(sh, ctx, object, session, connect);
         }
         if connects {
-            // The fence may have come while the record was being written.
+            // Those of fenced clients are over.
             self.fence_watches_of(sh, object);
         }
         for key in effects.pings {
@@ -224,7 +224,8 @@ impl Pg {
         watch.pings = pings;
         watch.last_ping = ctx.now;
         watch.ends = ctx.now + timeout(&watch.info);
-        if sh.sessions.contains(&session) {
+        // The fence may have come while the record was being written: then it hears nothing.
+        if sh.sessions.contains(&session) && !is_blocklisted(sh.maps.map(), &watch.info.addr) {
             watch.session = Some(session);
             if !pings {
                 watch.ends = Time::MAX;
