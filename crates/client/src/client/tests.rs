@@ -88,6 +88,11 @@ impl World {
 
     /// Requests sent: (OSD, tid, attempt, epoch). Sessions asked for open at once.
     fn sent(&mut self) -> Vec<(OsdId, u64, i32, Epoch)> {
+        self.requests().into_iter().map(|(osd, tid, op)| (osd, tid, op.retry_attempt, op.epoch)).collect()
+    }
+
+    /// The same, whole: OSD, tid, request.
+    fn requests(&mut self) -> Vec<(OsdId, u64, MOsdOp)> {
         let mut sent = Vec::new();
         let mut queue: VecDeque<Action> = self.take().into();
         while let Some(action) = queue.pop_front() {
@@ -97,8 +102,7 @@ impl World {
                     queue.extend(std::iter::from_fn(|| self.client.poll_action()));
                 }
                 Action::SendOsd { osd, message } if message.kind == MOsdOp::KIND => {
-                    let op: MOsdOp = decode(&message);
-                    sent.push((osd, message.tid, op.retry_attempt, op.epoch));
+                    sent.push((osd, message.tid, decode(&message)));
                 }
                 other => self.actions.push(other),
             }

@@ -37,23 +37,9 @@ impl World {
         self.ops().into_iter().map(|(osd, tid, op)| (osd, tid, WatchArgs::of(&op.args).op)).collect()
     }
 
+    /// The first operation of each request.
     fn ops(&mut self) -> Vec<(OsdId, u64, OsdOp)> {
-        let mut ops = Vec::new();
-        let mut queue: VecDeque<Action> = self.take().into();
-        while let Some(action) = queue.pop_front() {
-            match action {
-                Action::ConnectOsd { osd, .. } => {
-                    self.client.on_osd_open(osd);
-                    queue.extend(std::iter::from_fn(|| self.client.poll_action()));
-                }
-                Action::SendOsd { osd, message } if message.kind == MOsdOp::KIND => {
-                    let mut op: MOsdOp = decode(&message);
-                    ops.push((osd, message.tid, op.ops.remove(0)));
-                }
-                other => self.actions.push(other),
-            }
-        }
-        ops
+        self.requests().into_iter().map(|(osd, tid, mut op)| (osd, tid, op.ops.remove(0))).collect()
     }
 
     fn events(&mut self) -> Vec<WatchEvent> {
