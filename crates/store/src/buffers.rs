@@ -55,9 +55,7 @@ impl Buffers {
         let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(len));
         Buffer { buf: Some(buf), shelves: self.shelves.clone() }
     }
-}
 
-impl Buffers {
     /// In use and kept.
     pub(crate) fn memory(&self) -> MemoryUse {
         let Ok(shelf) = self.shelves.lock() else { return MemoryUse::default() };
