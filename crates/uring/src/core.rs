@@ -24,8 +24,6 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 /// Memory that no request needed for so long is given back.
 const TRIM_PERIOD: Duration = Duration::from_secs(1);
-/// So many disk requests are worth a system call of their own.
-const DISK_START_LEN: usize = 8;
 
 pub(crate) struct Core {
     now: Time,
@@ -149,10 +147,8 @@ impl Core {
         }
     }
 
-    /// Hands the gathered events to the node; true when there were any. Calls
-    /// `start_disk` in between when requests have queued up meanwhile: a batch
-    /// can be long, and the device has nothing to do until it gets them.
-    pub(crate) fn dispatch(&mut self, node: &mut dyn Node, mut start_disk: impl FnMut(&mut Core)) -> bool {
+    /// Hands the gathered events to the node; true when there were any.
+    pub(crate) fn dispatch(&mut self, node: &mut dyn Node) -> bool {
         if self.events.is_empty() {
             return false;
         }
@@ -163,9 +159,6 @@ impl Core {
             if let Some(event) = self.admit(event) {
                 delivered = true;
                 node.on_event(self, event);
-            }
-            if self.disk_queue.len() >= DISK_START_LEN {
-                start_disk(self);
             }
         }
         self.spare = batch;
@@ -620,7 +613,7 @@ mod tests {
 
     fn results(core: &mut Core) -> Vec<(u64, DiskResult)> {
         let mut recorder = Recorder::default();
-        core.dispatch(&mut recorder, |_| {});
+        core.dispatch(&mut recorder);
         let result = |event| match event {
             Event::DiskDone { token, result } => (token, result),
             other => panic!("unexpected {other:?}"),
@@ -647,33 +640,6 @@ mod tests {
         assert_eq!(results(&mut core), expected);
     }
 
-    /// Answers each disk event with two more requests.
-    struct Multiplier;
-
-    impl Node for Multiplier {
-        fn start(&mut self, _: &mut dyn Env) {}
-        fn on_event(&mut self, env: &mut dyn Env, _: Event) {
-            for token in 0..2 {
-                env.submit(DiskRequest { token, op: DiskOp::Read { offset: 0, len: 4096 } });
-            }
-        }
-        fn on_batch_end(&mut self, _: &mut dyn Env) {}
-        fn next_wake(&self) -> Time {
-            Time::MAX
-        }
-    }
-
-    #[test]
-    fn the_device_gets_requests_while_a_long_batch_lasts() {
-        let (mut core, _folder) = core();
-        core.disk_in_flight = 20;
-        (0..20).for_each(|token| core.on_disk_done(token, false, Ok(Bytes::new())));
-        let mut started = Vec::new();
-        core.dispatch(&mut Multiplier, |core| started.push(core.take_disk_queue().len()));
-        assert_eq!(started, [DISK_START_LEN; 5]);
-        assert!(core.take_disk_queue().is_empty());
-    }
-
     #[test]
     fn held_bytes_come_before_the_end_of_their_connection() {
         let (mut core, _folder) = core();
@@ -682,11 +648,11 @@ mod tests {
         core.on_received(index, Bytes::from_static(b"a"));
         core.on_end(index, CloseReason::Peer);
         let mut recorder = Recorder::default();
-        assert!(!core.dispatch(&mut recorder, |_| {}), "paused");
+        assert!(!core.dispatch(&mut recorder), "paused");
         core.free_dead();
         core.pause_reading(conn, false);
         core.release_resumed();
-        core.dispatch(&mut recorder, |_| {});
+        core.dispatch(&mut recorder);
         assert!(matches!(
             &recorder.0[..],
             [Event::Received { data, .. }, Event::Closed { reason: CloseReason::Peer, .. }]

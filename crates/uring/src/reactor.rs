@@ -130,17 +130,6 @@ enum Driver {
     Epoll(Box<Epoll>),
 }
 
-impl Driver {
-    /// Starts disk requests in the middle of a batch.
-    fn start_disk(&mut self, core: &mut Core) {
-        match self {
-            // Fails as a whole turn can, see there.
-            Driver::Uring(ring) => ring.start_disk(core).expect("the kernel takes requests"),
-            Driver::Epoll(epoll) => epoll.start_disk(core),
-        }
-    }
-}
-
 impl Reactor {
     pub fn new(config: ReactorConfig) -> Result<Reactor, SetupError> {
         let random = clock::seeded_random().map_err(SetupError::Process)?;
@@ -199,8 +188,7 @@ impl Reactor {
                 return status;
             }
             self.turn(node.next_wake());
-            let driver = &mut self.driver;
-            let delivered = self.core.dispatch(node, |core| driver.start_disk(core));
+            let delivered = self.core.dispatch(node);
             if delivered || self.core.now_is_past(node.next_wake()) {
                 node.on_batch_end(&mut self.core);
             }
