@@ -267,7 +267,8 @@ impl Pg {
             ),
             Work::EndWatches(keys) => {
                 let id = self.object_id(&request.object);
-                exec::watch::end_watches(&sh.store, id, keys, at_version, &request.fetched)
+                let keys = self.still_over(sh, &request.object, keys);
+                exec::watch::end_watches(&sh.store, id, &keys, at_version, &request.fetched)
             }
             Work::Copy(source) => {
                 match exec::read_whole(&sh.store, self.coll, source, &clones, &request.fetched) {

@@ -8,7 +8,8 @@
 //!
 //! A watch that pings ends when its pings stay away for its timeout, connected
 //! or not; one that does not ping (old clients), its timeout after its session.
-//! The end is a write of the OSD's own, in order with the clients' requests.
+//! The end is a write of the OSD's own, in order with the clients' requests: a ping
+//! that has waited here since before it, for a lease or for a replica, averts it.
 //!
 //! A notification is nowhere but here: it goes to all watchers that the object
 //! has, to those without a connection once they have one; it is complete when
@@ -65,6 +66,21 @@ struct Watch {
     last_ping: Time,
     /// Never, while a session without pings is its sign of life.
     ends: Time,
+    /// Its time is up, and nothing was heard of it since.
+    over: bool,
+}
+
+impl Watch {
+    fn new(info: WatchInfo, pings: bool, now: Time) -> Watch {
+        Watch { info, session: None, pings, last_ping: now, ends: now + timeout(&info), over: false }
+    }
+
+    /// A sign of life.
+    fn refresh(&mut self, now: Time) {
+        self.last_ping = now;
+        self.ends = if self.session.is_some() && !self.pings { Time::MAX } else { now + timeout(&self.info) };
+        self.over = false;
+    }
 }
 
 #[derive(Debug)]
@@ -161,9 +177,8 @@ impl Pg {
         }
         let mut known = ObjectWatches::default();
         for (key, info) in recorded {
-            let ends = ctx.now + timeout(info);
-            let watch = Watch { info: *info, session: None, pings: false, last_ping: ctx.now, ends };
-            self.watches.note_end(sh, ends);
+            let watch = Watch::new(*info, false, ctx.now);
+            self.watches.note_end(sh, watch.ends);
             known.watches.insert(*key, watch);
         }
         sh.watch_totals.watches += known.watches.len();
@@ -216,21 +231,18 @@ impl Pg {
         let entry = self.watches.objects.entry(object.clone()).or_default();
         let watch = entry.watches.entry(key).or_insert_with(|| {
             sh.watch_totals.watches += 1;
-            Watch { info, session: None, pings, last_ping: ctx.now, ends: ctx.now + timeout(&info) }
+            Watch::new(info, pings, ctx.now)
         });
         if watch.session == Some(session) {
+            watch.refresh(ctx.now);
             return;
         }
         watch.pings = pings;
-        watch.last_ping = ctx.now;
-        watch.ends = ctx.now + timeout(&watch.info);
         // The fence may have come while the record was being written: then it hears nothing.
         if sh.sessions.contains(&session) && !is_blocklisted(sh.maps.map(), &watch.info.addr) {
             watch.session = Some(session);
-            if !pings {
-                watch.ends = Time::MAX;
-            }
         }
+        watch.refresh(ctx.now);
         let (ends, connected) = (watch.ends, watch.session.is_some());
         self.watches.note_end(sh, ends);
         if !connected {
@@ -252,9 +264,8 @@ impl Pg {
     ) {
         let watches = self.watches.objects.get_mut(object).map(|object| &mut object.watches);
         let Some(watch) = watches.and_then(|watches| watches.get_mut(&key)) else { return };
-        watch.last_ping = ctx.now;
         if watch.session.is_some() {
-            watch.ends = ctx.now + timeout(&watch.info);
+            watch.refresh(ctx.now);
             let ends = watch.ends;
             self.watches.note_end(sh, ends);
         }
@@ -404,6 +415,7 @@ impl Pg {
                     self.watches.ended.entry(object.clone()).or_default().insert(*key);
                     // Again, should the write not come about.
                     watch.ends = ctx.now + timeout(&watch.info).max(Duration::from_secs(1));
+                    watch.over = true;
                     sh.dirty.insert(self.id);
                     tracing::info!(pg = %self.id, object = %object.name, client = %key.client, cookie = key.cookie,
                         "a watch has timed out");
@@ -460,6 +472,21 @@ impl Pg {
             };
             self.submit(sh, ctx, Box::new(request));
         }
+    }
+
+    /// Those of them that are over still: who was heard of since lives, unless it is fenced.
+    pub(super) fn still_over<S: ObjectStore>(
+        &self,
+        sh: &Shared<S>,
+        object: &HObject,
+        keys: &[WatchKey],
+    ) -> Vec<WatchKey> {
+        let known = self.watches.objects.get(object);
+        let over = |key: &WatchKey| match known.and_then(|known| known.watches.get(key)) {
+            Some(watch) => watch.over || is_blocklisted(sh.maps.map(), &watch.info.addr),
+            None => true,
+        };
+        keys.iter().copied().filter(over).collect()
     }
 
     /// The interval is over: the next primary, be it us, begins with what is recorded.
