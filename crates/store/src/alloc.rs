@@ -15,9 +15,12 @@
 //!
 //! On a device where the first write to a place costs more than later ones (a file
 //! with holes), a second bitmap says which blocks are untouched: never in use since
-//! the store was opened, or discarded. Small writes prefer the others; see [`crate::lay`].
+//! the store was opened, or discarded. Small writes prefer the others, and where they find only short
+//! runs of these, what was laid out for them; see [`crate::lay`].
 //!
 //! Must not know who uses a block, nor when a freed block may be used again.
+
+use crate::untouched::Untouched;
 
 /// Adjacent device blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,8 +39,8 @@ impl Run {
     }
 }
 
-const WORD: u32 = 64;
-const GROUP_WORDS: usize = 64;
+pub(crate) const WORD: u32 = 64;
+pub(crate) const GROUP_WORDS: usize = 64;
 /// 16 MiB: also the longest run ever handed out.
 const GROUP_BLOCKS: u32 = WORD * GROUP_WORDS as u32;
 
@@ -75,58 +78,6 @@ pub(crate) struct Allocator {
 enum Of {
     All,
     Touched,
-}
-
-/// Words and groups that one search for untouched blocks looks at.
-const UNTOUCHED_LOOKS: usize = 1024;
-
-/// Places where a write costs more than elsewhere.
-struct Untouched {
-    /// Bit set: untouched, and so free.
-    bits: Vec<u64>,
-    group_count: Vec<u16>,
-    count: u32,
-    /// Words of the bitmap that are untouched as a whole: what a search finds.
-    whole_words: u32,
-    /// Where the search for them goes on, in words.
-    cursor: usize,
-}
-
-impl Untouched {
-    fn clear(&mut self, word: usize, bit: u64) {
-        if self.bits[word] & bit != 0 {
-            self.whole_words -= u32::from(self.bits[word] == u64::MAX);
-            self.bits[word] &= !bit;
-            self.group_count[word / GROUP_WORDS] -= 1;
-            self.count -= 1;
-        }
-    }
-
-    fn set(&mut self, word: usize, bit: u64) {
-        self.bits[word] |= bit;
-        self.whole_words += u32::from(self.bits[word] == u64::MAX);
-        self.group_count[word / GROUP_WORDS] += 1;
-        self.count += 1;
-    }
-
-    /// The next word that is untouched as a whole. Groups that cannot have one cost one look.
-    fn next_whole_word(&mut self) -> Option<usize> {
-        let words = self.bits.len();
-        let mut at = self.cursor;
-        for _ in 0..UNTOUCHED_LOOKS {
-            if self.whole_words == 0 {
-                break;
-            }
-            if self.bits[at] == u64::MAX {
-                return Some(at);
-            }
-            let group = at / GROUP_WORDS;
-            let skipped = u32::from(self.group_count[group]) < WORD;
-            at = if skipped { (group + 1) * GROUP_WORDS } else { at + 1 } % words;
-        }
-        self.cursor = at;
-        None
-    }
 }
 
 impl Allocator {
@@ -167,8 +118,7 @@ impl Allocator {
     pub(crate) fn watch_untouched(&mut self) {
         let bits: Vec<u64> = self.bits.iter().map(|used| !used).collect();
         let group_count = self.group_free.clone();
-        let whole_words = bits.iter().filter(|word| **word == u64::MAX).count() as u32;
-        self.untouched = Some(Untouched { bits, group_count, count: self.free, whole_words, cursor: 0 });
+        self.untouched = Some(Untouched::new(bits, group_count, self.free));
     }
 
     /// Free blocks that were written before.
@@ -183,13 +133,23 @@ impl Allocator {
 
     /// Takes up to `want` adjacent untouched blocks, in whole words of the bitmap.
     pub(crate) fn take_untouched(&mut self, want: u32) -> Option<Run> {
-        let untouched = self.untouched.as_mut()?;
-        let at = untouched.next_whole_word()?;
-        let words = untouched.bits.len();
-        let limit = words.min(at + (want / WORD).max(1) as usize);
-        let end = (at..limit).find(|at| untouched.bits[*at] != u64::MAX).unwrap_or(limit);
-        untouched.cursor = end % words;
+        let words = (want / WORD).max(1) as usize;
+        let (at, end) = self.untouched.as_mut()?.next_whole_words(words)?;
         Some(self.take(Run { start: at as u32 * WORD, count: (end - at) as u32 * WORD }))
+    }
+
+    /// Gives back blocks of [`Self::take_untouched`] that have been written: when small writes find
+    /// only short runs, they fill this one.
+    pub(crate) fn release_laid(&mut self, run: Run) {
+        self.release(run);
+        if let Some(untouched) = &mut self.untouched {
+            untouched.note_laid(run);
+        }
+    }
+
+    /// Blocks in runs given back so and not filled since.
+    pub(crate) fn laid(&self) -> u32 {
+        self.untouched.as_ref().map_or(0, Untouched::laid_blocks)
     }
 
     /// Gives back blocks whose places the device has forgotten.
@@ -410,12 +370,31 @@ impl Allocator {
         }
         let count = self.run_at(self.next, want, of);
         let run = self.take(Run { start: self.next, count });
+        if let Some(untouched) = &mut self.untouched {
+            untouched.note_filled(run);
+        }
         self.next = run.end();
         Some(run)
     }
 
+    /// Where a run begins that was laid out, if somebody else has not taken it.
+    fn next_laid(&mut self) -> Option<u32> {
+        loop {
+            let run = self.untouched.as_ref()?.next_laid()?;
+            if self.run_at(run.start, CROWDED.min(run.count), Of::Touched) == CROWDED.min(run.count) {
+                return Some(run.start);
+            }
+            self.untouched.as_mut()?.skip_laid();
+        }
+    }
+
     /// The run to be filled next. Such a free block exists.
     fn choose_next(&mut self, of: Of) -> u32 {
+        if self.is_crowded()
+            && let Some(start) = self.next_laid()
+        {
+            return start;
+        }
         let groups = self.group_free.len() as u32;
         let mut at = self.next % self.blocks;
         loop {
@@ -652,6 +631,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn small_writes_fill_what_was_laid_out_when_there_are_only_short_runs() {
+        let mut alloc = Allocator::new(4 * GROUP_BLOCKS);
+        alloc.watch_untouched();
+        // Touched: every second block of the first two groups.
+        let first = alloc.allocate(GROUP_BLOCKS, Some(0)).unwrap();
+        let second = alloc.allocate(GROUP_BLOCKS, Some(GROUP_BLOCKS)).unwrap();
+        assert_eq!((first.start, second.end()), (0, 2 * GROUP_BLOCKS));
+        for start in (0..2 * GROUP_BLOCKS).step_by(2) {
+            alloc.release(Run { start, count: 1 });
+        }
+        while !alloc.is_crowded() {
+            assert_eq!(alloc.allocate_next(1).unwrap().count, 1);
+        }
+        let laid: Vec<Run> = (0..3).map(|_| alloc.take_untouched(256).unwrap()).collect();
+        laid.iter().for_each(|run| alloc.release_laid(*run));
+        assert_eq!(alloc.laid(), 3 * 256);
+        // Somebody else takes the first.
+        assert!(alloc.mark_run(laid[0]));
+        let run = alloc.allocate_next(300).unwrap();
+        assert_eq!(run, Run { start: laid[1].start, count: 300 });
+        assert_eq!(alloc.laid(), 2 * 256 - 300);
+        assert_eq!(alloc.allocate_next(512 - 300), Some(Run { start: run.end(), count: 512 - 300 }));
+        assert_eq!(alloc.laid(), 0);
+        assert_eq!(alloc.allocate_next(300).unwrap().count, 1);
     }
 
     #[test]

@@ -94,7 +94,10 @@ impl Core {
 
     fn lay_space(&mut self) {
         let stock = STOCK_BLOCKS.min(self.alloc.blocks() / STOCK_PART);
-        let enough = self.alloc.touched_free() >= stock && !self.alloc.is_crowded();
+        // Where only short runs are free, a stock of long ones, so that as much is laid out as is used:
+        // whoever only reads needs the device for that.
+        let enough =
+            self.alloc.touched_free() >= stock && (!self.alloc.is_crowded() || self.alloc.laid() >= stock);
         if self.lay.space_busy || enough || !self.stalled.is_empty() {
             return;
         }
@@ -119,7 +122,7 @@ impl Core {
         match laying {
             Laying::Space(run) => {
                 self.lay.space_busy = false;
-                self.alloc.release(run);
+                self.alloc.release_laid(run);
             }
             Laying::Log { to } => {
                 self.lay.log_busy_from = None;

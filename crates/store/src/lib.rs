@@ -44,6 +44,7 @@ mod stalled;
 mod superblock;
 mod tree;
 mod trim;
+mod untouched;
 mod used;
 
 pub use api::{
