@@ -27,7 +27,7 @@ pub const CEPH_VERSION: &str = "16.2.15";
 
 pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     logging::init();
-    allocator::give_memory_back();
+    allocator::prepare();
     let _pid_file = options.daemon.pid_file.as_deref().map(PidFile::claim).transpose()?;
     let fsid: Uuid = options.fsid.parse().context("--fsid")?;
     let osd = OsdId(options.id);
