@@ -34,12 +34,17 @@ pub struct Encoder {
 
 impl Encoder {
     pub fn new(features: Features) -> Encoder {
-        Encoder { buf: Vec::with_capacity(256), features }
+        Encoder { features, ..Encoder::with_capacity(256) }
     }
 
     /// For payloads whose form does not depend on features.
     pub fn plain() -> Encoder {
         Encoder::new(Features::ALL)
+    }
+
+    /// The same with room for so many bytes.
+    pub fn with_capacity(len: usize) -> Encoder {
+        Encoder { buf: Vec::with_capacity(len), features: Features::ALL }
     }
 
     pub fn features(&self) -> Features {

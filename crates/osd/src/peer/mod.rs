@@ -243,6 +243,8 @@ pub const KIND_REPL: u16 = 47;
 pub const KIND_COPY_RESULT: u16 = 65;
 
 const VERSION: u8 = 2;
+/// Of a write to an image, rounded up.
+const REPL_FRONT_LEN: usize = 512;
 
 /// Any message.
 #[derive(Clone, PartialEq, Debug)]
@@ -338,7 +340,8 @@ pub fn encode_repl(
     entry_bytes: &Bytes,
     mutations: Option<&[store::Mutation]>,
 ) -> Vec<Bytes> {
-    let mut e = begin();
+    let mut e = Encoder::with_capacity(REPL_FRONT_LEN);
+    e.u8(VERSION);
     e.put(header);
     e.put(&prev);
     e.bool(mutations.is_none());
@@ -354,8 +357,7 @@ fn decode_repl(d: &mut Decoder) -> Result<PeerMessage> {
     let header: PgHeader = d.get()?;
     let prev = d.get()?;
     let log_only = d.bool()?;
-    // Copied: a slice would keep the whole message alive in the store.
-    let entry_bytes = Bytes::copy_from_slice(&d.blob()?);
+    let entry_bytes = d.blob()?;
     let entry: LogEntry = Decoder::plain(entry_bytes.clone()).get()?;
     let mutations = decode_mutations(header.pg, &entry.object, d)?;
     Ok(PeerMessage::Repl(header, Repl { prev, entry, entry_bytes, log_only, mutations }))

@@ -2,7 +2,8 @@
 //!
 //! All of them concern one PG's collection, nearly all of them the entry's own
 //! object, which is therefore not repeated. The data of writes is not copied:
-//! it follows the front in pieces, in order.
+//! it follows the front in pieces, in order. Nor is anything copied on receipt:
+//! the store keeps no slices of what it is given.
 
 use bytes::Bytes;
 use store::{CollId, Mutation, ObjectId};
@@ -10,9 +11,8 @@ use wire::codec::{DecodeError, Result};
 use wire::types::{HObject, PgId};
 use wire::{Decode, Decoder, Encoder};
 
-/// Below this, bytes are copied on receipt, so that a stored value does not
-/// keep a whole message in memory.
-const SHARE_LEN_MIN: usize = 4096;
+/// The receiver adds its PG's records of the change.
+const RECORDS_MAX: usize = 3;
 
 const CODE_TOUCH: u8 = 1;
 const CODE_WRITE: u8 = 2;
@@ -110,31 +110,20 @@ pub fn encode_mutations(mutations: &[Mutation], own: &HObject, e: &mut Encoder, 
 /// Reads the front, then hands the rest of the message out to the writes.
 pub fn decode_mutations(pg: PgId, own: &HObject, d: &mut Decoder) -> Result<Vec<Mutation>> {
     let n = d.count("mutations", 2)?;
-    let mut mutations = Vec::with_capacity(n.min(64));
-    let mut lens = Vec::new();
-    for at in 0..n {
-        mutations.push(decode_one(pg, own, d, at, &mut lens)?);
+    let mut mutations = Vec::with_capacity(n.min(64) + RECORDS_MAX);
+    for _ in 0..n {
+        mutations.push(decode_one(pg, own, d)?);
     }
-    for (at, len) in lens {
-        let bytes = d.take("write data", len)?;
-        if let Mutation::Write { data, .. } = &mut mutations[at] {
-            *data = compact(bytes);
+    for mutation in &mut mutations {
+        if let Mutation::Write { data, .. } = mutation {
+            *data = d.take("write data", data.len())?;
         }
     }
     Ok(mutations)
 }
 
-fn compact(bytes: Bytes) -> Bytes {
-    if bytes.len() < SHARE_LEN_MIN { Bytes::copy_from_slice(&bytes) } else { bytes }
-}
-
-fn decode_one(
-    pg: PgId,
-    own: &HObject,
-    d: &mut Decoder,
-    at: usize,
-    lens: &mut Vec<(usize, usize)>,
-) -> Result<Mutation> {
+/// Writes have as many bytes as theirs will be.
+fn decode_one(pg: PgId, own: &HObject, d: &mut Decoder) -> Result<Mutation> {
     let code = d.u8()?;
     let object = |d: &mut Decoder| -> Result<ObjectId> {
         let object = if d.bool()? { own.clone() } else { HObject::decode(d)? };
@@ -145,28 +134,20 @@ fn decode_one(
         CODE_TOUCH => Mutation::Touch(id),
         CODE_WRITE => {
             let offset = d.u64()?;
-            lens.push((at, d.u32()? as usize));
-            Mutation::Write { id, offset, data: Bytes::new() }
+            let len = d.u32()? as usize;
+            Mutation::Write { id, offset, data: d.clone().take("write data", len)? }
         }
         CODE_ZERO => Mutation::Zero { id, offset: d.u64()?, len: d.u64()? },
         CODE_TRUNCATE => Mutation::Truncate { id, size: d.u64()? },
         CODE_REMOVE => Mutation::Remove(id),
         CODE_SET_XATTRS => {
-            let mut attrs: std::collections::BTreeMap<String, Bytes> = d.get()?;
-            attrs.values_mut().for_each(|v| *v = compact(v.clone()));
-            Mutation::SetXattrs { id, attrs }
+            Mutation::SetXattrs { id, attrs: d.get()? }
         }
         CODE_RM_XATTR => Mutation::RmXattr { id, name: d.string()? },
         CODE_CLEAR_XATTRS => Mutation::ClearXattrs(id),
-        CODE_SET_OMAP_HEADER => Mutation::SetOmapHeader { id, header: compact(d.blob()?) },
+        CODE_SET_OMAP_HEADER => Mutation::SetOmapHeader { id, header: d.blob()? },
         CODE_SET_OMAP => {
-            let n = d.count("omap", 8)?;
-            let mut entries = std::collections::BTreeMap::new();
-            for _ in 0..n {
-                let key = compact(d.blob()?);
-                entries.insert(key, compact(d.blob()?));
-            }
-            Mutation::SetOmap { id, entries }
+            Mutation::SetOmap { id, entries: d.get()? }
         }
         CODE_RM_OMAP => Mutation::RmOmap { id, keys: d.get()? },
         CODE_RM_OMAP_RANGE => Mutation::RmOmapRange { id, start: d.blob()?, end: d.blob()? },

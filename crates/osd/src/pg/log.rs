@@ -42,10 +42,11 @@ pub struct Merged {
     pub remove: BTreeSet<HObject>,
 }
 
-/// The tail has moved, and these entries are gone.
+/// The tail has moved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trimmed {
-    pub removed: Vec<EVersion>,
+    /// First and last of the entries that are gone, if any are.
+    pub removed: Option<(EVersion, EVersion)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -61,6 +62,8 @@ pub enum MergeError {
 #[derive(Clone, Debug, Default)]
 pub struct PgLog {
     records: RecordQueue,
+    /// The newest entry's version, or the tail.
+    head: EVersion,
     tail: EVersion,
     requests: RequestIndex,
 }
@@ -68,7 +71,7 @@ pub struct PgLog {
 impl PgLog {
     /// From stored or received entries.
     pub fn from_entries(entries: Vec<LogEntry>, tail: EVersion) -> Result<PgLog> {
-        let mut log = PgLog { tail, ..PgLog::default() };
+        let mut log = PgLog { head: tail, tail, ..PgLog::default() };
         for entry in entries {
             if !log.is_empty() && !follows(log.head(), &entry) {
                 return Err(DecodeError::Invalid { what: "order of log entries" });
@@ -82,7 +85,7 @@ impl PgLog {
     }
 
     pub fn head(&self) -> EVersion {
-        self.len().checked_sub(1).map_or(self.tail, |at| self.version_at(at))
+        self.head
     }
 
     pub fn tail(&self) -> EVersion {
@@ -165,10 +168,23 @@ impl PgLog {
     }
 
     pub fn push(&mut self, entry: &LogEntry) {
-        assert!(self.is_empty() || follows(self.head(), entry), "log entries in order");
-        self.records.push_back(|out| record::encode(entry, out));
+        self.push_with(entry, |out| record::encode(entry, out));
+    }
+
+    /// The same with the entry's encoding at hand, as another OSD may have sent it.
+    pub fn push_encoded(&mut self, entry: &LogEntry, encoded: &[u8]) {
+        match encoded.first() {
+            Some(&record::VERSION) => self.push_with(entry, |out| out.extend_from_slice(encoded)),
+            _ => self.push(entry),
+        }
+    }
+
+    fn push_with(&mut self, entry: &LogEntry, write: impl FnOnce(&mut Vec<u8>)) {
+        assert!(self.is_empty() || follows(self.head, entry), "log entries in order");
+        self.records.push_back(write);
+        self.head = entry.version;
         let records = &self.records;
-        self.requests.push_back(|at| decoded(records.get(at), record::reqid_of));
+        self.requests.push_back(&entry.reqid, |at| decoded(records.get(at), record::reqid_of));
     }
 
     pub fn entries_after(&self, version: EVersion) -> impl Iterator<Item = LogEntry> {
@@ -197,7 +213,7 @@ impl PgLog {
         let at = self.len().checked_sub(entries_max + 1)?;
         self.tail = self.tail.max(self.version_at(at));
         let excess = self.len().saturating_sub(entries_max + dups_max);
-        let removed = (0..excess).map(|at| self.version_at(at)).collect();
+        let removed = excess.checked_sub(1).map(|last| (self.version_at(0), self.version_at(last)));
         self.requests.drop_front(excess);
         self.records.drop_front(excess);
         Some(Trimmed { removed })
@@ -236,6 +252,7 @@ impl PgLog {
         merged.divergent = self.entries_from(first_ours + common).collect();
         merged.divergent.iter().rev().for_each(|entry| self.requests.pop_back(&entry.reqid));
         self.records.drop_back(merged.divergent.len());
+        self.head = self.len().checked_sub(1).map_or(self.tail, |at| self.version_at(at));
         let new: Vec<LogEntry> = entries.into_iter().skip(common).collect();
         merged.added = new.len();
 

@@ -47,12 +47,17 @@ pub fn pg_meta(pg: PgId) -> ObjectId {
     meta_object(format!("pg.{pg}"))
 }
 
+const LOG_KEY_LEN: usize = 13;
+
 pub fn log_key(version: EVersion) -> Bytes {
-    let mut key = BytesMut::with_capacity(13);
-    key.put_u8(PREFIX_LOG);
-    key.put_u64(version.version);
-    key.put_u32(version.epoch.0);
-    key.freeze()
+    Bytes::copy_from_slice(&raw_log_key(version))
+}
+
+fn raw_log_key(version: EVersion) -> [u8; LOG_KEY_LEN] {
+    let mut key = [PREFIX_LOG; LOG_KEY_LEN];
+    key[1..9].copy_from_slice(&version.version.to_be_bytes());
+    key[9..].copy_from_slice(&version.epoch.0.to_be_bytes());
+    key
 }
 
 pub fn missing_key(object: &HObject) -> Bytes {
@@ -72,11 +77,12 @@ pub struct Records {
     meta: ObjectId,
     set: BTreeMap<Bytes, Bytes>,
     remove: BTreeSet<Bytes>,
+    remove_range: Option<(Bytes, Bytes)>,
 }
 
 impl Records {
     pub fn new(meta: ObjectId) -> Records {
-        Records { meta, set: BTreeMap::new(), remove: BTreeSet::new() }
+        Records { meta, set: BTreeMap::new(), remove: BTreeSet::new(), remove_range: None }
     }
 
     pub fn info(&mut self, info: &PgInfo) {
@@ -97,6 +103,13 @@ impl Records {
 
     pub fn remove_entry(&mut self, version: EVersion) {
         self.remove.insert(log_key(version));
+    }
+
+    /// All entries from one to another, which are next to each other in the log.
+    pub fn remove_entries(&mut self, first: EVersion, last: EVersion) {
+        // The next key there can be.
+        let end = [&raw_log_key(last)[..], &[0]].concat();
+        self.remove_range = Some((log_key(first), end.into()));
     }
 
     /// A clone that stands for these snapshots is, or will be, here.
@@ -132,6 +145,9 @@ impl Records {
 
     /// Removals come first: a key that is both removed and set is set.
     pub fn into_txn(self, txn: &mut Transaction) {
+        if let Some((start, end)) = self.remove_range {
+            txn.push(Mutation::RmOmapRange { id: self.meta.clone(), start, end });
+        }
         if !self.remove.is_empty() {
             txn.push(Mutation::RmOmap { id: self.meta.clone(), keys: self.remove });
         }

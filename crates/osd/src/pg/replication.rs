@@ -198,14 +198,14 @@ impl Pg {
         assert_eq!(version.version, expected, "PG {}: a gap", self.id);
         let mut records = self.records();
         records.clone_changes(entry);
-        records.entry_bytes(version, entry_bytes);
+        records.entry_bytes(version, entry_bytes.clone());
         records.into_txn(txn);
         let commit = Commit::Write { pg: self.id, interval: self.interval(), version };
         sh.try_queue(std::mem::take(txn), commit)?;
         self.info.last_update = version;
         self.info.last_user_version = entry.last_user_version;
         self.info.sums = entry.sums;
-        self.log.push(entry);
+        self.log.push_encoded(entry, &entry_bytes);
         self.trim_log(sh);
         Ok(())
     }
@@ -217,7 +217,9 @@ impl Pg {
         self.info.log_tail = self.log.tail();
         let mut records = self.records();
         records.info(&self.info);
-        trimmed.removed.into_iter().for_each(|version| records.remove_entry(version));
+        if let Some((first, last)) = trimmed.removed {
+            records.remove_entries(first, last);
+        }
         let mut txn = Transaction::new();
         records.into_txn(&mut txn);
         sh.must_queue(txn, Commit::Silent);

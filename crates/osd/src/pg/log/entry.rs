@@ -7,7 +7,7 @@ use base::WallTime;
 use bytes::Bytes;
 use wire::codec::{DecodeError, Result};
 use wire::types::{EVersion, HObject, ReqId};
-use wire::{Decode, Decoder, Encode, Encoder};
+use wire::{Decode, Decoder, Encode, Encoder, Features};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
@@ -105,9 +105,13 @@ impl LogEntry {
 
 impl Encode for LogEntry {
     fn encode(&self, e: &mut Encoder) {
+        e.raw(&self.to_bytes(e.features()));
+    }
+
+    fn to_bytes(&self, _: Features) -> Bytes {
         let mut record = Vec::with_capacity(record::USUAL_LEN);
         record::encode(self, &mut record);
-        e.raw(&record);
+        record.into()
     }
 }
 

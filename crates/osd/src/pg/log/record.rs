@@ -221,6 +221,11 @@ impl<'a> Reader<'a> {
     }
 
     fn varint(&mut self) -> Result<u64> {
+        // Most of them are small.
+        if let Some((byte @ 0..0x80, rest)) = self.rest.split_first() {
+            self.rest = rest;
+            return Ok((*byte).into());
+        }
         let mut v = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
