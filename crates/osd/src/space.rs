@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_takes_away_costs_nothing() {
         let id = meta_object("a".into());
-        let info = [(INFO_ATTR.to_string(), Bytes::from_static(b"info"))].into();
+        let info = [(INFO_ATTR, Bytes::from_static(b"info"))].into();
         let delete = [
             Mutation::Remove(id.clone()),
             Mutation::Truncate { id: id.clone(), size: 0 },

@@ -17,7 +17,7 @@
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskInfo, DiskOp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreEvent, Transaction};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
@@ -52,12 +52,13 @@ fn drive(engine: &mut Engine, zeros: &Bytes) {
 
 /// Like an OSD's transaction: data, object info, one log entry in, one out.
 fn transaction(id: &ObjectId, offset: u64, data: Bytes, log: &ObjectId, version: u64) -> Transaction {
-    let info = BTreeMap::from([("_".to_string(), Bytes::from(vec![version as u8; 250]))]);
+    let info = [("_", Bytes::from(vec![version as u8; 250]))].into();
     let key = |version: u64| Bytes::from(format!("{:010}.{version:020}", 17));
-    let entries = BTreeMap::from([
+    let entries = [
         (key(version), Bytes::from(vec![1; 180])),
         (Bytes::from_static(b"_fastinfo"), Bytes::from(vec![2; 180])),
-    ]);
+    ]
+    .into();
     let mut txn = Transaction::new();
     txn.push(Mutation::Write { id: id.clone(), offset, data });
     txn.push(Mutation::SetXattrs { id: id.clone(), attrs: info });

@@ -1,7 +1,9 @@
 //! The contract between the OSD and its store.
 
+use crate::pairs::Pairs;
 use base::{Errno, MemoryUse};
 use bytes::Bytes;
+use ecow::EcoString;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{HObject, PgId};
 
@@ -54,7 +56,7 @@ pub enum Mutation {
     Remove(ObjectId),
     SetXattrs {
         id: ObjectId,
-        attrs: BTreeMap<String, Bytes>,
+        attrs: Pairs<EcoString, Bytes>,
     },
     RmXattr {
         id: ObjectId,
@@ -67,7 +69,7 @@ pub enum Mutation {
     },
     SetOmap {
         id: ObjectId,
-        entries: BTreeMap<Bytes, Bytes>,
+        entries: Pairs<Bytes, Bytes>,
     },
     RmOmap {
         id: ObjectId,

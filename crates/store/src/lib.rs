@@ -32,6 +32,7 @@ mod name;
 mod needs;
 mod ops;
 mod pager;
+mod pairs;
 mod pending;
 mod pins;
 mod place;
@@ -54,5 +55,6 @@ pub use api::{
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use fsck::{Fsck, FsckReport};
 pub use mem::MemStore;
+pub use pairs::Pairs;
 pub use pending::PendingStore;
 pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity, VERSION as FORMAT_VERSION};

@@ -177,7 +177,7 @@ impl<'a> Needs<'a> {
             Mutation::Remove(id) => self.remove(id),
             Mutation::SetOmap { id, entries } => {
                 let known = self.object(id);
-                self.omap_keys(known, entries.keys().map(|key| &key[..]));
+                self.omap_keys(known, entries.iter().map(|(key, _)| &key[..]));
             }
             Mutation::RmOmap { id, keys } => {
                 let known = self.object(id);

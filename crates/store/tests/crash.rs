@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::crash::{Checker, Effort, Replay, STATES, Tears, Trace};
 use common::disk::{Image, SimDisk};
 use common::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use store::{MemStore, Mutation, Options};
@@ -62,10 +62,7 @@ fn operation(name: &str, step: u64) -> Option<Mutation> {
         "truncate" => Mutation::Truncate { id: a, size: 5000 + step },
         "extend" => Mutation::Truncate { id: a, size: 90_000 + step },
         "remove" => Mutation::Remove(a),
-        "set-xattrs" => Mutation::SetXattrs {
-            id: a,
-            attrs: BTreeMap::from([("x".into(), value(20)), ("y".into(), value(90))]),
-        },
+        "set-xattrs" => Mutation::SetXattrs { id: a, attrs: [("x", value(20)), ("y", value(90))].into() },
         "rm-xattr" => Mutation::RmXattr { id: a, name: "x".into() },
         "clear-xattrs" => Mutation::ClearXattrs(a),
         "omap-header" => Mutation::SetOmapHeader { id: a, header: value(30) },
@@ -369,7 +366,7 @@ fn blocks_freed_under_a_checkpoint_may_hold_it() {
     let mut random = Random::from_seed(1);
     let object = |n: u64| id(pg(0), &format!("object {n}"));
     let make = |n: u64, data: u64| {
-        let attrs = BTreeMap::from([("x".to_string(), pattern(n, 3000))]);
+        let attrs = [("x", pattern(n, 3000))].into();
         vec![write(&object(n), 0, pattern(data, 4096)), Mutation::SetXattrs { id: object(n), attrs }]
     };
     for n in 0..300 {

@@ -13,7 +13,6 @@ use common::damage::{LOG, Used, used};
 use common::disk::{Image, SimDisk};
 use common::*;
 use env::DiskOp;
-use std::collections::BTreeMap;
 use store::{
     CollId, DEVICE_LEN_MIN, Engine, Fsck, FsckReport, Identity, Mutation, ObjectId, ObjectStore, OpenError,
     Options, StoreError, StoreEvent,
@@ -151,7 +150,7 @@ fn a_full_device_takes_deletes_and_metadata_and_recovers() {
         let last = filled.last().unwrap().clone();
         rig.run(vec![write(&last, 0, pattern(2, 4096))]).unwrap();
         for (n, id) in filled.into_iter().enumerate() {
-            let entries = BTreeMap::from([(Bytes::from("k"), pattern(n as u64, 200))]);
+            let entries = [(Bytes::from("k"), pattern(n as u64, 200))].into();
             let log = Mutation::SetOmap { id: marker_in_pg(), entries };
             rig.run(vec![Mutation::Remove(id), log]).unwrap();
             rig.engine.commit();

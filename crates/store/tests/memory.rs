@@ -6,7 +6,7 @@ use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskInfo, DiskOp};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -143,10 +143,10 @@ impl Rig {
         };
         let key = |version: u64| Bytes::from(format!("l{version:012}"));
         let mut txn = Transaction::new();
-        let info = BTreeMap::from([("_".to_string(), Bytes::from(vec![version as u8; 250]))]);
+        let info = [("_", Bytes::from(vec![version as u8; 250]))].into();
         txn.push(Mutation::Write { id: id.clone(), offset: 0, data: data.clone() });
         txn.push(Mutation::SetXattrs { id, attrs: info });
-        let entries = BTreeMap::from([(key(version), Bytes::from(vec![1; 100]))]);
+        let entries = [(key(version), Bytes::from(vec![1; 100]))].into();
         txn.push(Mutation::SetOmap { id: log.clone(), entries });
         if let Some(old) = version.checked_sub(LOG_ENTRIES * PGS) {
             txn.push(Mutation::RmOmap { id: log, keys: BTreeSet::from([key(old)]) });

@@ -9,7 +9,6 @@ use base::Random;
 use bytes::Bytes;
 use common::disk::SimDisk;
 use common::*;
-use std::collections::BTreeMap;
 use store::{CollId, FetchId, MemStore, Mutation, ObjectId, ObjectStore, Options, StoreError, Transaction};
 
 struct Run {
@@ -65,7 +64,7 @@ impl Pair {
     fn queue(&mut self, mut ops: Vec<Mutation>) {
         let count = ops.len() as u64;
         let number = Bytes::from((self.queued + 1).to_string());
-        ops.push(Mutation::SetXattrs { id: marker(), attrs: BTreeMap::from([("n".to_string(), number)]) });
+        ops.push(Mutation::SetXattrs { id: marker(), attrs: [("n", number)].into() });
         let txn = Transaction { ops };
         match self.rig.queue(&txn) {
             Ok(id) => {

@@ -474,10 +474,9 @@ fn stamp(
     if context.request.mtime != WallTime::ZERO && !object.copied {
         info.mtime = context.request.mtime;
     }
-    let mut attrs = BTreeMap::from([(INFO_ATTR.to_string(), info.to_record())]);
-    if info.has_clones && object.snapset_changed {
-        attrs.insert(SNAPSET_ATTR.to_string(), object.snapset.to_record());
-    }
+    let snapset =
+        (info.has_clones && object.snapset_changed).then(|| (SNAPSET_ATTR, object.snapset.to_record()));
+    let attrs = std::iter::once((INFO_ATTR, info.to_record())).chain(snapset).collect();
     object.mutations.push(Mutation::SetXattrs { id: object.id.clone(), attrs });
 }
 

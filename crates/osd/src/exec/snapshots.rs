@@ -16,7 +16,6 @@ use super::staged::{StagedObject, Stop};
 use super::{Clones, Context, InfoError, StatDelta};
 use base::Errno;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use store::{Mutation, ObjectId, ObjectStore, StoreError};
 use wire::codec::{Decode, DecodeError, Decoder, Encode, Encoder, Result as DecodeResult};
 use wire::maps::PoolFlags;
@@ -272,10 +271,7 @@ pub(super) fn make_clone(
     info.version = version;
     info.has_clones = false;
     info.watchers.clear();
-    let attrs = BTreeMap::from([
-        (INFO_ATTR.to_string(), info.to_record()),
-        (SNAPS_ATTR.to_string(), encode_snaps(&snaps)),
-    ]);
+    let attrs = [(INFO_ATTR, info.to_record()), (SNAPS_ATTR, encode_snaps(&snaps))].into();
     let mut mutations = vec![Mutation::Clone { from: object.id.clone(), to: id.clone() }];
     if before.info.has_clones {
         mutations.push(Mutation::RmXattr { id: id.clone(), name: SNAPSET_ATTR.to_string() });
@@ -378,10 +374,7 @@ pub fn trim(
     } else {
         info.prior_version = info.version;
         info.version = at_version;
-        let attrs = BTreeMap::from([
-            (INFO_ATTR.to_string(), info.to_record()),
-            (SNAPS_ATTR.to_string(), encode_snaps(&kept)),
-        ]);
+        let attrs = [(INFO_ATTR, info.to_record()), (SNAPS_ATTR, encode_snaps(&kept))].into();
         mutations.push(Mutation::SetXattrs { id: clone.clone(), attrs });
         snapset.clones[at].snaps = kept;
     }
@@ -395,10 +388,9 @@ pub fn trim(
         head_info.prior_version = head_info.version;
         head_info.version = version;
         head_info.has_clones = !snapset.clones.is_empty();
-        let mut attrs = BTreeMap::from([(INFO_ATTR.to_string(), head_info.to_record())]);
-        if head_info.has_clones {
-            attrs.insert(SNAPSET_ATTR.to_string(), snapset.to_record());
-        } else {
+        let snapset = head_info.has_clones.then(|| (SNAPSET_ATTR, snapset.to_record()));
+        let attrs = std::iter::once((INFO_ATTR, head_info.to_record())).chain(snapset).collect();
+        if !head_info.has_clones {
             mutations.push(Mutation::RmXattr { id: head.clone(), name: SNAPSET_ATTR.to_string() });
         }
         mutations.push(Mutation::SetXattrs { id: head, attrs });

@@ -422,7 +422,7 @@ impl<'a> StagedObject<'a> {
         self.create();
         let stored = stored_name(name);
         self.xattrs.insert(stored.clone(), Some(value.clone()));
-        let attrs = BTreeMap::from([(stored, value)]);
+        let attrs = [(stored, value)].into();
         self.mutations.push(Mutation::SetXattrs { id: self.id.clone(), attrs });
     }
 

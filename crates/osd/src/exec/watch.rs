@@ -170,7 +170,7 @@ pub fn end_watches(
     }
     info.prior_version = info.version;
     info.version = at_version;
-    let attrs = BTreeMap::from([(INFO_ATTR.to_string(), info.to_record())]);
+    let attrs = [(INFO_ATTR, info.to_record())].into();
     outcome.effect = Effect::Change(Change {
         mutations: vec![Mutation::SetXattrs { id: object.id.clone(), attrs }],
         deleted: false,

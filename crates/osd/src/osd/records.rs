@@ -221,7 +221,7 @@ impl<S: ObjectStore> Osd<S> {
         if whole {
             entries.insert(map_key(b'f', epoch), self.sh.maps.map().to_bytes(Features::PACIFIC));
         }
-        txn.push(Mutation::SetOmap { id: maps.clone(), entries });
+        txn.push(Mutation::SetOmap { id: maps.clone(), entries: entries.into() });
         if whole {
             // Loading starts from the newest full map.
             let end = map_key(b'f', epoch);

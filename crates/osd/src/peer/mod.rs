@@ -346,10 +346,10 @@ pub fn encode_repl(
     e.put(&prev);
     e.bool(mutations.is_none());
     e.blob(entry_bytes);
-    let mut data = Vec::new();
-    encode_mutations(mutations.unwrap_or(&[]), &entry.object, &mut e, &mut data);
-    let mut pieces = vec![e.finish()];
-    pieces.append(&mut data);
+    // The front, once it is complete.
+    let mut pieces = vec![Bytes::new()];
+    encode_mutations(mutations.unwrap_or(&[]), &entry.object, &mut e, &mut pieces);
+    pieces[0] = e.finish();
     pieces
 }
 

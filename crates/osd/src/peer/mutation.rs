@@ -70,7 +70,11 @@ pub fn encode_mutations(mutations: &[Mutation], own: &HObject, e: &mut Encoder, 
             Mutation::Remove(id) => begin(e, CODE_REMOVE, id),
             Mutation::SetXattrs { id, attrs } => {
                 begin(e, CODE_SET_XATTRS, id);
-                e.put(attrs);
+                e.count(attrs.len());
+                for (name, value) in attrs {
+                    e.string(name);
+                    e.blob(value);
+                }
             }
             Mutation::RmXattr { id, name } => {
                 begin(e, CODE_RM_XATTR, id);
@@ -83,7 +87,11 @@ pub fn encode_mutations(mutations: &[Mutation], own: &HObject, e: &mut Encoder, 
             }
             Mutation::SetOmap { id, entries } => {
                 begin(e, CODE_SET_OMAP, id);
-                e.put(entries);
+                e.count(entries.len());
+                for (key, value) in entries {
+                    e.blob(key);
+                    e.blob(value);
+                }
             }
             Mutation::RmOmap { id, keys } => {
                 begin(e, CODE_RM_OMAP, id);
@@ -141,13 +149,17 @@ fn decode_one(pg: PgId, own: &HObject, d: &mut Decoder) -> Result<Mutation> {
         CODE_TRUNCATE => Mutation::Truncate { id, size: d.u64()? },
         CODE_REMOVE => Mutation::Remove(id),
         CODE_SET_XATTRS => {
-            Mutation::SetXattrs { id, attrs: d.get()? }
+            let n = d.count("xattrs", 8)?;
+            let attrs = (0..n).map(|_| Ok((d.text()?, d.blob()?))).collect::<Result<_>>()?;
+            Mutation::SetXattrs { id, attrs }
         }
         CODE_RM_XATTR => Mutation::RmXattr { id, name: d.string()? },
         CODE_CLEAR_XATTRS => Mutation::ClearXattrs(id),
         CODE_SET_OMAP_HEADER => Mutation::SetOmapHeader { id, header: d.blob()? },
         CODE_SET_OMAP => {
-            Mutation::SetOmap { id, entries: d.get()? }
+            let n = d.count("omap", 8)?;
+            let entries = (0..n).map(|_| Ok((d.blob()?, d.blob()?))).collect::<Result<_>>()?;
+            Mutation::SetOmap { id, entries }
         }
         CODE_RM_OMAP => Mutation::RmOmap { id, keys: d.get()? },
         CODE_RM_OMAP_RANGE => Mutation::RmOmapRange { id, start: d.blob()?, end: d.blob()? },
@@ -171,7 +183,7 @@ mod tests {
         let other = ObjectId { coll: CollId::Pg(pg), object: HObject { name: "b".into(), ..own.clone() } };
         let all = vec![
             Mutation::Write { id: id.clone(), offset: 9, data: Bytes::from(vec![1; 5000]) },
-            Mutation::SetXattrs { id: id.clone(), attrs: [("x".to_string(), Bytes::from("y"))].into() },
+            Mutation::SetXattrs { id: id.clone(), attrs: [("x", Bytes::from("y"))].into() },
             Mutation::Write { id: other.clone(), offset: 0, data: Bytes::from("zz") },
             Mutation::RmOmapRange { id: id.clone(), start: "a".into(), end: "b".into() },
             Mutation::Clone { from: id, to: other },

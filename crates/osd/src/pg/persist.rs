@@ -68,6 +68,11 @@ pub fn missing_key(object: &HObject) -> Bytes {
     key.freeze()
 }
 
+/// One log entry, encoded.
+pub fn set_entry(meta: ObjectId, version: EVersion, bytes: Bytes) -> Mutation {
+    Mutation::SetOmap { id: meta, entries: [(log_key(version), bytes)].into() }
+}
+
 fn encoded<T: Encode>(value: &T) -> Bytes {
     value.to_bytes(Features::ALL)
 }
@@ -95,10 +100,6 @@ impl Records {
 
     pub fn entry(&mut self, entry: &LogEntry) {
         self.set.insert(log_key(entry.version), encoded(entry));
-    }
-
-    pub fn entry_bytes(&mut self, version: EVersion, bytes: Bytes) {
-        self.set.insert(log_key(version), bytes);
     }
 
     pub fn remove_entry(&mut self, version: EVersion) {
@@ -152,7 +153,7 @@ impl Records {
             txn.push(Mutation::RmOmap { id: self.meta.clone(), keys: self.remove });
         }
         if !self.set.is_empty() {
-            txn.push(Mutation::SetOmap { id: self.meta, entries: self.set });
+            txn.push(Mutation::SetOmap { id: self.meta, entries: self.set.into() });
         }
     }
 }

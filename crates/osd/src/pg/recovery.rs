@@ -598,7 +598,7 @@ impl Pg {
         if push.part == 0 {
             txn.push(Mutation::Remove(to.clone()));
             txn.push(Mutation::Touch(to.clone()));
-            txn.push(Mutation::SetXattrs { id: to.clone(), attrs: push.xattrs.clone() });
+            txn.push(Mutation::SetXattrs { id: to.clone(), attrs: push.xattrs.clone().into() });
             if !push.omap_header.is_empty() {
                 txn.push(Mutation::SetOmapHeader { id: to.clone(), header: push.omap_header.clone() });
             }
@@ -607,7 +607,7 @@ impl Pg {
             txn.push(Mutation::Write { id: to.clone(), offset: *offset, data: data.clone() });
         }
         if !push.omap.is_empty() {
-            txn.push(Mutation::SetOmap { id: to.clone(), entries: push.omap.clone() });
+            txn.push(Mutation::SetOmap { id: to.clone(), entries: push.omap.clone().into() });
         }
         if push.last {
             txn.push(Mutation::Truncate { id: to.clone(), size: push.size });

@@ -11,10 +11,10 @@
 //! Links that break lose messages; the primary then sends again whatever the
 //! target has not acknowledged, and the target knows by version what is new.
 
-use super::Pg;
 use super::log::{EntryKind, LogEntry};
 use super::ops::{Answer, reply};
 use super::request::{Request, Work};
+use super::{Pg, persist};
 use crate::action::Ctx;
 use crate::exec::watch::WatchEffects;
 use crate::exec::{Effect, Outcome, limits};
@@ -25,7 +25,7 @@ use base::Time;
 use bytes::Bytes;
 use store::{Mutation, ObjectStore, StoreError, Transaction};
 use wire::messages::OpResult;
-use wire::types::{EVersion, HObject, OsdId};
+use wire::types::{EVersion, OsdId};
 use wire::{Encode, Features};
 
 /// An executed write, before anything of it is visible.
@@ -47,7 +47,6 @@ pub struct Asked {
 /// A write that is not durable everywhere yet.
 pub struct InFlight {
     pub version: EVersion,
-    pub object: HObject,
     /// `None` for our own, and once answered (by a deliberately broken build).
     pub request: Option<Box<Request>>,
     /// Resends that arrived meanwhile.
@@ -64,7 +63,6 @@ pub struct InFlight {
     body: Vec<Bytes>,
     /// Targets that do not have the object yet: they get the log entry alone.
     log_only: Vec<OsdId>,
-    result: i32,
     ops: Vec<OpResult>,
     effects: WatchEffects,
 }
@@ -161,13 +159,11 @@ impl Pg {
         };
         let mut write = InFlight {
             version: entry.version,
-            object: entry.object.clone(),
             request,
             duplicates: Vec::new(),
             sent: ctx.now,
             cost,
             prev,
-            result: entry.result,
             entry,
             entry_bytes,
             body,
@@ -196,10 +192,12 @@ impl Pg {
         let version = entry.version;
         let expected = self.info.last_update.version + entry.span();
         assert_eq!(version.version, expected, "PG {}: a gap", self.id);
-        let mut records = self.records();
-        records.clone_changes(entry);
-        records.entry_bytes(version, entry_bytes.clone());
-        records.into_txn(txn);
+        if !entry.clones.is_empty() {
+            let mut records = self.records();
+            records.clone_changes(entry);
+            records.into_txn(txn);
+        }
+        txn.push(persist::set_entry(self.meta.clone(), version, entry_bytes.clone()));
         let commit = Commit::Write { pg: self.id, interval: self.interval(), version };
         sh.try_queue(std::mem::take(txn), commit)?;
         self.info.last_update = version;
@@ -232,7 +230,7 @@ impl Pg {
         let header = self.header(sh);
         for at in 0..self.targets.len() {
             let osd = self.targets[at];
-            let log_only = self.lacks_object(osd, &write.object);
+            let log_only = self.lacks_object(osd, &write.entry.object);
             if log_only {
                 write.log_only.push(osd);
             }
@@ -328,10 +326,10 @@ impl Pg {
             for duplicate in write.duplicates {
                 self.reply_recorded(sh, duplicate, write.version);
             }
-            if let Some(queue) = self.objects.get_mut(&write.object) {
+            if let Some(queue) = self.objects.get_mut(&write.entry.object) {
                 queue.writes -= 1;
             }
-            self.pump_object(sh, ctx, &write.object);
+            self.pump_object(sh, ctx, &write.entry.object);
         }
         if trimmed {
             self.trim_snaps(sh, ctx);
@@ -350,7 +348,7 @@ impl Pg {
         self.stats.writes += 1;
         sh.counters.writes += 1;
         let answer = Answer {
-            result: write.result,
+            result: write.entry.result,
             ops: std::mem::take(&mut write.ops),
             version: write.version,
             user_version: write.entry.user_version,

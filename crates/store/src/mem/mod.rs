@@ -240,7 +240,9 @@ impl MemStore {
             }
             Mutation::Remove(id) => self.replace(undo, &id, None),
             Mutation::SetXattrs { id, attrs } => {
-                self.change(undo, &id, true, |o| o.xattrs.extend(attrs));
+                self.change(undo, &id, true, |o| {
+                    o.xattrs.extend(attrs.iter().map(|(name, value)| (name.to_string(), value.clone())));
+                });
             }
             Mutation::RmXattr { id, name } => {
                 self.change(undo, &id, false, |o| drop(o.xattrs.remove(&name)));
@@ -250,7 +252,7 @@ impl MemStore {
                 self.change(undo, &id, true, |o| o.omap_header = header);
             }
             Mutation::SetOmap { id, entries } => {
-                self.change(undo, &id, true, |o| o.omap.extend(entries));
+                self.change(undo, &id, true, |o| o.omap.extend(entries.iter().cloned()));
             }
             Mutation::RmOmap { id, keys } => {
                 self.change(undo, &id, false, |o| o.omap.retain(|k, _| !keys.contains(k)));

@@ -121,7 +121,7 @@ fn clone_is_independent_and_rename_replaces() {
         &mut s,
         [
             write("a", 0, b"old"),
-            Mutation::SetXattrs { id: id("a"), attrs: attrs.clone() },
+            Mutation::SetXattrs { id: id("a"), attrs: attrs.clone().into() },
             Mutation::Clone { from: id("a"), to: id("b") },
             write("a", 0, b"new"),
         ],

@@ -312,7 +312,7 @@ impl Trace {
     /// it is valid; only the engine knows whether it has room.
     pub fn queue(&mut self, mut ops: Vec<Mutation>) -> Result<(), StoreError> {
         let number = Bytes::from((self.last() + 1).to_string());
-        let attrs = BTreeMap::from([("n".to_string(), number)]);
+        let attrs = [("n", number)].into();
         ops.push(Mutation::SetXattrs { id: marker(), attrs });
         let txn = Transaction { ops };
         let mut model = self.models.last().unwrap().clone();

@@ -53,7 +53,7 @@ pub fn used_on(disk: SimDisk, seed: u64, transactions: u64, mix: Mix) -> Used {
         }
     }
     rig.drive();
-    let attrs = BTreeMap::from([("last".to_string(), Bytes::from("1"))]);
+    let attrs = [("last", Bytes::from("1"))].into();
     let ops = vec![Mutation::SetXattrs { id: marker(), attrs }];
     rig.run(ops.clone()).unwrap();
     model.queue(Transaction { ops }).unwrap();

@@ -38,8 +38,14 @@ pub fn transactions() -> [Vec<Transaction>; 2] {
     let txn = |ops: Vec<Mutation>| Transaction { ops };
     let before = vec![
         txn([CollId::Meta, pg(0), pg(1), pg(2)].map(Mutation::CreateCollection).to_vec()),
-        txn(vec![write(&a, 0, fill(1, 80 << 10)), Mutation::SetXattrs { id: a.clone(), attrs: attrs(1) }]),
-        txn(vec![write(&a, 5000, fill(2, 700)), Mutation::SetOmap { id: a.clone(), entries: omap(0, 100) }]),
+        txn(vec![
+            write(&a, 0, fill(1, 80 << 10)),
+            Mutation::SetXattrs { id: a.clone(), attrs: attrs(1).into() },
+        ]),
+        txn(vec![
+            write(&a, 5000, fill(2, 700)),
+            Mutation::SetOmap { id: a.clone(), entries: omap(0, 100).into() },
+        ]),
         txn(vec![Mutation::Clone { from: a.clone(), to: b.clone() }]),
         txn(vec![
             write(&a, 8192, fill(3, 4096)),

@@ -385,8 +385,7 @@ impl Generator {
             12 => Mutation::ClearXattrs(id),
             13 => Mutation::SetOmapHeader { id, header: self.value() },
             14..=17 => {
-                let entries: BTreeMap<Bytes, Bytes> =
-                    (0..self.random.below(6)).map(|_| (self.key(), self.value())).collect();
+                let entries = (0..self.random.below(6)).map(|_| (self.key(), self.value())).collect();
                 Mutation::SetOmap { id, entries }
             }
             18 => {

@@ -100,7 +100,7 @@ impl Layout {
             if self.marked {
                 attrs.insert("mark".into(), super::order_watch::mark_metadata(operation, index as u64));
             }
-            txn.push(Mutation::SetXattrs { id: id.clone(), attrs });
+            txn.push(Mutation::SetXattrs { id: id.clone(), attrs: attrs.into() });
             self.log(index, &mut txn);
         }
         txn
@@ -125,7 +125,7 @@ impl Layout {
             (key(version), Bytes::from(vec![1; ENTRY_LEN])),
             (Bytes::from_static(b"_fastinfo"), Bytes::from(vec![2; ENTRY_LEN])),
         ]);
-        txn.push(Mutation::SetOmap { id: self.logs[pg].clone(), entries });
+        txn.push(Mutation::SetOmap { id: self.logs[pg].clone(), entries: entries.into() });
         if version >= LOG_ENTRIES {
             let keys = BTreeSet::from([key(version - LOG_ENTRIES)]);
             txn.push(Mutation::RmOmap { id: self.logs[pg].clone(), keys });

@@ -45,7 +45,7 @@ impl Task for Make {
             let ops = (self.next..end)
                 .map(|number| Mutation::SetXattrs {
                     id: layout::object(number),
-                    attrs: layout::object_info(number),
+                    attrs: layout::object_info(number).into(),
                 })
                 .collect();
             match store.queue(Transaction { ops }) {

@@ -94,7 +94,7 @@ impl StagedObject<'_> {
             self.omap.entries.insert(key.clone(), Some(value.clone()));
         }
         if !entries.is_empty() {
-            self.mutations.push(Mutation::SetOmap { id: self.id.clone(), entries });
+            self.mutations.push(Mutation::SetOmap { id: self.id.clone(), entries: entries.into() });
         }
         Ok(())
     }
