@@ -62,12 +62,20 @@ impl HObject {
         if self.is_max {
             return Ordering::Equal;
         }
-        self.nspace
-            .cmp(&other.nspace)
-            .then_with(|| self.effective_key().cmp(other.effective_key()))
-            .then_with(|| self.name.cmp(&other.name))
+        // Mostly it is the same object: a copy, and without a key.
+        let keyless = self.key.is_empty() && other.key.is_empty();
+        let cmp_keys =
+            || if keyless { Ordering::Equal } else { self.effective_key().cmp(other.effective_key()) };
+        cmp_text(&self.nspace, &other.nspace)
+            .then_with(cmp_keys)
+            .then_with(|| cmp_text(&self.name, &other.name))
             .then_with(|| self.snap.cmp(&other.snap))
     }
+}
+
+/// Copies are the same memory.
+fn cmp_text(a: &str, b: &str) -> Ordering {
+    if std::ptr::eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
 /// As Ceph's logs write it: pool, bit-reversed hash, namespace, key, name, snap.
