@@ -6,6 +6,11 @@
 //! caller fetches it and calls again from the start. Nothing is staged across
 //! calls, so a request is atomic by construction.
 //!
+//! One short cut: a request that has no effects and lacks only what its READs
+//! answer is as good as done. Its outcome waits, with holes, beside what is being
+//! fetched ([`Fetched::answer`]); a second run would compute the same, for the
+//! caller holds the object. Data that does not come whole gets that second run.
+//!
 //! The caller ([`crate::pg`]) has already checked that the PG is ours and
 //! active, that the request is no duplicate, and that no other write to the
 //! object is in flight where that matters (reads wait for writes to commit;
@@ -148,6 +153,37 @@ pub struct Fetched {
     /// object between calls, so that it is still true; who lets go of the
     /// object throws all of this away.
     before: OnceCell<Before>,
+    /// Where the latest call lacked nothing but the data of READs.
+    partial: OnceCell<Partial>,
+}
+
+/// An outcome that lacks data.
+#[derive(Clone, Debug)]
+struct Partial {
+    outcome: Outcome,
+    holes: Vec<Hole>,
+}
+
+/// The operation of this index answers just this range.
+#[derive(Clone, Debug)]
+struct Hole {
+    op: usize,
+    range: DataRange,
+}
+
+impl Fetched {
+    /// The request's end without another run, if all its data has come. Before another run,
+    /// always ask: what an earlier one left is of no use afterwards.
+    pub fn answer(&mut self) -> Option<Outcome> {
+        let Partial { mut outcome, holes } = self.partial.take()?;
+        for Hole { op, range } in holes {
+            match self.data.iter().find(|(fetched, _)| *fetched == range)? {
+                (_, Ok(data)) if data.len() as u64 == range.len => outcome.ops[op].outdata = data.clone(),
+                _ => return None,
+            }
+        }
+        Some(outcome)
+    }
 }
 
 /// The end of a request.
@@ -242,6 +278,8 @@ struct Executed {
     unsupported: Vec<Unsupported>,
     /// An operation was there that moves the user version.
     user_modify: bool,
+    /// READs without their data, unless something else lacks data, too.
+    holes: Option<Vec<Hole>>,
 }
 
 fn run(
@@ -269,9 +307,12 @@ fn run(
             object = clone;
         }
     }
-    let executed = run_ops(context, &mut object, fetched)?;
-    if !object.needs.is_empty() {
-        return Err(Stop::Need(Need::Data(object.needs)));
+    let mut executed = run_ops(context, &mut object, fetched)?;
+    let needs = std::mem::take(&mut object.needs);
+    // Effects on watches belong to the moment at which they take place.
+    let holes = executed.holes.take().filter(|_| class == Class::Read && object.watch.is_empty());
+    if !needs.is_empty() && holes.is_none() {
+        return Err(Stop::Need(Need::Data(needs)));
     }
     let before = object.before.info.watchers.clone();
     let effects = std::mem::take(&mut object.watch);
@@ -283,7 +324,13 @@ fn run(
         let effects = if outcome.result < 0 { WatchEffects::default() } else { effects };
         outcome.watch = Some(Box::new(Watching { before, effects }));
     }
-    Ok(outcome)
+    match holes {
+        Some(holes) if !needs.is_empty() => {
+            fetched.partial.get_or_init(|| Partial { outcome, holes });
+            Err(Stop::Need(Need::Data(needs)))
+        }
+        _ => Ok(outcome),
+    }
 }
 
 /// What a request that only reads is about: the head (`None`), or the clone that a snapshot shows.
@@ -323,6 +370,7 @@ fn run_ops(
         ops: Vec::with_capacity(requested.len()),
         unsupported: Vec::new(),
         user_modify: false,
+        holes: Some(Vec::new()),
     };
     let mut reply_len = 0;
     for op in requested {
@@ -330,9 +378,21 @@ fn run_ops(
         let (code, mut outdata) = match ops::run(object, op, &around) {
             Ok(Done { code, outdata }) => (code.unwrap_or(executed.result), outdata),
             Err(Stop::Code(code)) => (code, Bytes::new()),
-            // Go on, to learn what else is missing; this run's answers are thrown away.
-            Err(Stop::Data) => (0, Bytes::new()),
-            Err(Stop::Need(_)) if !object.needs.is_empty() => break,
+            // Go on, to learn what else is missing. A READ's answer needs no other run.
+            Err(Stop::Data) => {
+                match (&mut executed.holes, ops::range_of_read(object, op)) {
+                    (Some(holes), Some(range)) => {
+                        reply_len += range.len as usize;
+                        holes.push(Hole { op: executed.ops.len(), range });
+                    }
+                    _ => executed.holes = None,
+                }
+                (0, Bytes::new())
+            }
+            Err(Stop::Need(_)) if !object.needs.is_empty() => {
+                executed.holes = None;
+                break;
+            }
             Err(stop) => return Err(stop),
         };
         object.uses += 1;
@@ -341,6 +401,7 @@ fn run_ops(
         if reply_len > limits::REPLY_LEN_MAX {
             outdata = Bytes::new();
             code = Errno::EMSGSIZE.negative();
+            executed.holes = None;
         }
         if !ops::is_supported(op.code) {
             executed.unsupported.push(Unsupported::Operation(op.code));

@@ -280,8 +280,13 @@ impl<'a> StagedObject<'a> {
         Ok(buf.into())
     }
 
+    /// Of what shows beneath the edits.
+    pub(super) fn stored_range(&self, offset: u64, len: u64) -> DataRange {
+        DataRange { id: self.base.clone(), offset, len }
+    }
+
     fn read_base(&mut self, offset: u64, len: u64) -> Result<Bytes, Stop> {
-        let wanted = DataRange { id: self.base.clone(), offset, len };
+        let wanted = self.stored_range(offset, len);
         match self.fetched.data.iter().find(|(range, _)| *range == wanted) {
             Some((_, Ok(data))) if data.len() as u64 == len => Ok(data.clone()),
             // The store answers less than its own size promises.

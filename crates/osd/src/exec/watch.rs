@@ -88,7 +88,12 @@ pub struct WatchEffects {
 
 impl WatchEffects {
     pub fn is_empty(&self) -> bool {
-        *self == WatchEffects::default()
+        let WatchEffects { connects, disconnects, pings, notifies, acks } = self;
+        connects.is_empty()
+            && disconnects.is_empty()
+            && pings.is_empty()
+            && notifies.is_empty()
+            && acks.is_empty()
     }
 }
 

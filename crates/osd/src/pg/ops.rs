@@ -236,6 +236,10 @@ impl Pg {
             return self.discard(sh, request);
         };
         let at_version = EVersion::new(map.epoch, self.info.last_update.version + 1);
+        if let Some(outcome) = request.fetched.answer() {
+            request.fetched = Default::default();
+            return self.finish(sh, ctx, request, at_version, outcome, held);
+        }
         let clones = exec::Clones {
             removed_snaps: map.removed_snaps_queue.get(&self.id.pool),
             is_unready: &|object, write| self.is_unready(object, write),

@@ -16,7 +16,7 @@ mod write;
 mod xattr;
 
 use super::staged::{StagedObject, Stop};
-use super::{Context, Fetched};
+use super::{Context, DataRange, Fetched};
 use base::Errno;
 use bytes::Bytes;
 use wire::codec::Decoder;
@@ -102,6 +102,14 @@ pub(super) fn run(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundin
 
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
+}
+
+/// What a READ answers, byte for byte; other operations make something of what they read.
+pub(super) fn range_of_read(object: &StagedObject<'_>, op: &OsdOp) -> Option<DataRange> {
+    matches!(op.code, OpCode::READ | OpCode::SYNC_READ).then(|| {
+        let (offset, len) = read::readable(object, extent(op));
+        object.stored_range(offset, len)
+    })
 }
 
 /// The operation has an arm above; the others are refused, counted and logged.

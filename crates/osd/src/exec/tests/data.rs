@@ -47,6 +47,39 @@ fn all_ranges_are_asked_for_at_once() {
 }
 
 #[test]
+fn reads_end_without_another_run_once_their_data_is_whole() {
+    let mut bench = Bench::new();
+    bench.run(vec![write(0, b"0123456789"), set_xattr("a", "1")]);
+    let first = |bench: &Bench, ops: Vec<OsdOp>| {
+        let fetched = Fetched::default();
+        bench.attempt(&request(ops), &fetched).unwrap_err();
+        fetched
+    };
+    let range = |offset, len| DataRange { id: id("o"), offset, len };
+    let mut fetched = first(&bench, vec![read(0, 0), get_xattr("a"), read(8, 5)]);
+    fetched.data.push((range(0, 10), Ok(Bytes::from_static(b"0123456789"))));
+    assert!(fetched.clone().answer().is_none(), "half of it");
+    fetched.data.push((range(8, 2), Ok(Bytes::from_static(b"89"))));
+    let outcome = fetched.answer().unwrap();
+    let answers: Vec<&[u8]> = outcome.ops.iter().map(|op| &op.outdata[..]).collect();
+    assert_eq!((outcome.result, answers), (0, vec![&b"0123456789"[..], b"1", b"89"]));
+    assert!(fetched.answer().is_none(), "given once");
+    // Data that is short or cannot be read, operations that compute, requests that write.
+    let damage = StoreError::Checksum { object: "o".into(), offset: 0, device_offset: 7 };
+    for bad in [Ok(Bytes::from_static(b"0")), Err(damage)] {
+        let mut fetched = first(&bench, vec![read(0, 10)]);
+        fetched.data.push((range(0, 10), bad));
+        assert!(fetched.answer().is_none());
+        assert_eq!(bench.attempt(&request(vec![read(0, 10)]), &fetched).unwrap().result, -5);
+    }
+    for other in [extent(OpCode::SPARSE_READ, 0, 10, b""), write(20, b"x")] {
+        let mut fetched = first(&bench, vec![read(0, 10), other]);
+        fetched.data.push((range(0, 10), Ok(Bytes::from_static(b"0123456789"))));
+        assert!(fetched.answer().is_none());
+    }
+}
+
+#[test]
 fn a_damaged_range_fails_the_read_and_nothing_else() {
     let mut bench = Bench::new();
     bench.run(vec![write(0, b"0123456789")]);

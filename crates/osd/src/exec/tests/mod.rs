@@ -100,7 +100,12 @@ impl Bench {
     /// Runs without applying; data and copies are fetched into `fetched`.
     pub(super) fn decide(&mut self, request: &MOsdOp, fetched: &mut Fetched) -> Outcome {
         for _ in 0..10 {
-            let need = match self.attempt(request, fetched) {
+            let (early, outcome) = (fetched.answer(), self.attempt(request, fetched));
+            if let Some(early) = early {
+                let early: Result<Outcome, Need> = Ok(early);
+                assert_eq!(format!("{early:?}"), format!("{outcome:?}"), "what needs no other run");
+            }
+            let need = match outcome {
                 Ok(outcome) => return outcome,
                 Err(need) => need,
             };
