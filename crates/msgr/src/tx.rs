@@ -8,6 +8,9 @@ pub(crate) struct Tx {
     pieces: VecDeque<Bytes>,
     /// Small pieces after the last of `pieces`.
     tail: BytesMut,
+    /// Of late tails, the longest about. The next one begins with room for twice as much: many
+    /// answers at once need not make it grow step by step, and a quiet connection holds no memory.
+    tail_len: usize,
     len: usize,
     /// Every byte sent so far, while the handshake may have to be checked.
     transcript: Option<BytesMut>,
@@ -15,7 +18,7 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub fn new() -> Tx {
-        Tx { pieces: VecDeque::new(), tail: BytesMut::new(), len: 0, transcript: None }
+        Tx { pieces: VecDeque::new(), tail: BytesMut::new(), tail_len: 0, len: 0, transcript: None }
     }
 
     pub fn record_transcript(&mut self) {
@@ -31,6 +34,10 @@ impl Tx {
             transcript.extend_from_slice(small);
         }
         self.len += small.len();
+        if self.tail.is_empty() {
+            let room = (2 * self.tail_len).min(OUTPUT_PIECE_LEN + COALESCE_LEN_MAX);
+            self.tail.reserve(room.max(small.len()));
+        }
         self.tail.extend_from_slice(small);
         if self.tail.len() >= OUTPUT_PIECE_LEN {
             self.close_tail();
@@ -65,7 +72,8 @@ impl Tx {
 
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
-            self.pieces.push_back(self.tail.split().freeze());
+            self.tail_len = self.tail.len().max(self.tail_len - self.tail_len / 8);
+            self.pieces.push_back(std::mem::take(&mut self.tail).freeze());
         }
     }
 }
