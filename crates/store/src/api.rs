@@ -172,6 +172,8 @@ pub struct StoreStats {
     pub device_read_bytes: u64,
     pub flushes: u64,
     pub transactions: u64,
+    /// Of these, so many waited until a checkpoint had written enough of what changed before.
+    pub transactions_paced: u64,
     pub checksum_errors: u64,
     /// Pages of the index read because they were not in memory.
     pub metadata_reads: u64,

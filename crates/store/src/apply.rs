@@ -74,9 +74,9 @@ impl Core {
         if self.failed.is_some() || self.options.read_only {
             return Err(StoreError::Stopped);
         }
-        if !self.stalled.is_empty() {
-            let wanted = Needs::of_transaction(&self.index, &txn);
-            return self.stall(txn, wanted);
+        self.snapshot_if_due();
+        if !self.stalled.is_empty() || self.has_to_wait() {
+            return self.stall_behind(txn);
         }
         if !self.index.is_loaded() {
             let wanted = Needs::of_transaction(&self.index, &txn);

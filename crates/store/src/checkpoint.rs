@@ -138,6 +138,12 @@ impl IndexSnapshot {
             totals: index.totals,
         }
     }
+
+    /// Pages still to be written.
+    fn changed_len(&self) -> usize {
+        let IndexSnapshot { objects, blocks, omap, shared, .. } = self;
+        objects.changed.len() + blocks.changed.len() + omap.changed.len() + shared.changed.len()
+    }
 }
 
 /// Where the pages of a snapshot that changed have been put.
@@ -146,14 +152,13 @@ pub(crate) struct NewPlaces {
     places: BTreeMap<PageRef, Place>,
 }
 
-/// Finds the pages that must be written, one after the other.
+/// Yields the pages that must be written, one after the other.
 pub(crate) struct PageWriter {
     pub(crate) snapshot: IndexSnapshot,
     /// Checksums that were not known when the snapshot was taken, by device block.
     crcs: BTreeMap<u32, u32>,
-    tree: usize,
-    node: usize,
-    slot: usize,
+    /// Pages to be written in all.
+    total: usize,
     pub(crate) new: NewPlaces,
 }
 
@@ -165,28 +170,26 @@ pub(crate) struct Page {
 
 impl PageWriter {
     pub(crate) fn new(snapshot: IndexSnapshot, crcs: BTreeMap<u32, u32>) -> PageWriter {
-        PageWriter { snapshot, crcs, tree: 0, node: 0, slot: 0, new: NewPlaces::default() }
+        let total = snapshot.changed_len();
+        PageWriter { snapshot, crcs, total, new: NewPlaces::default() }
     }
 
+    /// Of `whole`, the part of the pages that has gone to the device.
+    pub(crate) fn share_written(&self, whole: usize) -> usize {
+        let written = self.total - self.snapshot.changed_len();
+        (whole as u64 * written as u64 / self.total.max(1) as u64) as usize
+    }
+
+    /// Lets go of it: what has changed since is not kept twice for longer than it takes.
     pub(crate) fn next_page(&mut self) -> Option<Page> {
-        while let Some(tree) = TreeId::ALL.get(self.tree).copied() {
-            let snapshot = &self.snapshot;
-            let at = (&mut self.node, &mut self.slot);
-            let found = match tree {
-                TreeId::Objects => next_changed(&snapshot.objects, at, |_| None),
-                TreeId::Blocks => {
-                    let crcs = &self.crcs;
-                    next_changed(&snapshot.blocks, at, |chunk| with_crcs(chunk, crcs))
-                }
-                TreeId::Omap => next_changed(&snapshot.omap, at, |_| None),
-                TreeId::Shared => next_changed(&snapshot.shared, at, |_| None),
-            };
-            if let Some((page, content)) = found {
-                return Some(Page { id: PageRef { tree, page }, content });
-            }
-            (self.tree, self.node, self.slot) = (self.tree + 1, 0, 0);
-        }
-        None
+        let IndexSnapshot { objects, blocks, omap, shared, .. } = &mut self.snapshot;
+        let crcs = &self.crcs;
+        let (tree, (page, content)) = None
+            .or_else(|| Some((TreeId::Objects, next_changed(objects, |_| None)?)))
+            .or_else(|| Some((TreeId::Blocks, next_changed(blocks, |chunk| with_crcs(chunk, crcs))?)))
+            .or_else(|| Some((TreeId::Omap, next_changed(omap, |_| None)?)))
+            .or_else(|| Some((TreeId::Shared, next_changed(shared, |_| None)?)))?;
+        Some(Page { id: PageRef { tree, page }, content })
     }
 
     pub(crate) fn placed(&mut self, page: PageRef, place: Place) {
@@ -194,25 +197,13 @@ impl PageWriter {
     }
 }
 
-/// The next page at or after a position that changed since the last snapshot.
+/// The next page that changed since the last snapshot.
 fn next_changed<T: Kind>(
-    snapshot: &Snapshot<T>,
-    (node_at, slot_at): (&mut usize, &mut usize),
+    snapshot: &mut Snapshot<T>,
     replace: impl Fn(&T::Value) -> Option<T::Value>,
 ) -> Option<(PageId, Vec<u8>)> {
-    while let Some(node) = snapshot.nodes.get(*node_at) {
-        if node.changed > snapshot.since {
-            while let Some(slot) = node.slots.get(*slot_at) {
-                *slot_at += 1;
-                if slot.changed > snapshot.since {
-                    let leaf = slot.leaf.as_ref().expect("a changed page is in memory");
-                    return Some((slot.page, encode_page::<T>(&leaf.entries, replace)));
-                }
-            }
-        }
-        (*node_at, *slot_at) = (*node_at + 1, 0);
-    }
-    None
+    let (page, leaf) = snapshot.changed.pop_front()?;
+    Some((page, encode_page::<T>(&leaf.entries, replace)))
 }
 
 fn with_crcs(chunk: &Stretch<Mapping>, crcs: &BTreeMap<u32, u32>) -> Option<Stretch<Mapping>> {

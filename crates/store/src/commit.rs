@@ -55,7 +55,7 @@ impl Core {
         }
         self.issue();
         self.pump();
-        if self.stalled.is_empty() {
+        if self.stalled.is_empty() || self.stalled.is_paced() {
             self.evict();
         }
     }
@@ -76,7 +76,7 @@ impl Core {
         self.batches.push_back(Batch::new(sequence + 1, self.buffers.clone(), ops));
         let distance = self.sealed_position - self.reclaim.last_snapshot_position;
         // Pages that changed stay in memory until a checkpoint has written them.
-        let changed = self.index.dirty() > self.options.index_limit() / 4;
+        let changed = self.index.dirty() > self.options.changed_limit();
         if distance > self.region.checkpoint_distance() || (changed && !self.reclaim.has_snapshot()) {
             self.take_snapshot();
         }

@@ -89,6 +89,12 @@ impl Options {
         (self.memory_limit - self.read_cache_limit()) / 2
     }
 
+    /// Bytes of pages that may change before a checkpoint begins to write them, and as much again
+    /// while it does: the rest of the limit is for pages that transactions and reads need.
+    pub(crate) fn changed_limit(&self) -> usize {
+        self.index_limit() / 8 * 3
+    }
+
     pub(crate) fn read_cache_limit(&self) -> usize {
         self.read_cache.min(self.memory_limit / 4)
     }
@@ -580,6 +586,7 @@ impl ObjectStore for Engine {
             device_read_bytes: io.read_bytes,
             flushes: io.flushes,
             transactions: core.transactions,
+            transactions_paced: core.stalled.paced_count,
             checksum_errors: core.checksum_errors,
             metadata_reads: core.pager.reads,
             metadata_memory: core.index.memory() as u64,

@@ -394,7 +394,7 @@ impl Index {
         where
             Wanted: for<'s> From<&'s Slot<T>>,
         {
-            tree.slots().filter(|slot| slot.leaf.is_none()).map(Wanted::from)
+            tree.absent_slots().map(Wanted::from)
         }
         let Index { objects, blocks, omap, shared, .. } = self;
         of(&objects.tree).chain(of(&blocks.tree)).chain(of(&omap.tree)).chain(of(&shared.tree)).collect()

@@ -43,14 +43,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Blocks of one writeback request.
 const WRITEBACK_BLOCKS: u32 = 64;
 
-/// Requests of each kind in flight; more when the log or memory is nearly full.
+/// Requests of each kind in flight; more when the log is nearly full or much has changed
+/// meanwhile, most when transactions wait for it.
 const IN_FLIGHT: u32 = 2;
 const IN_FLIGHT_PRESSED: u32 = 8;
+const IN_FLIGHT_AWAITED: u32 = 32;
 
 struct Snapshot {
     position: u64,
     sequence: u64,
     index: Option<IndexSnapshot>,
+    /// Bytes of pages that it has to write.
+    changed: usize,
     /// Blocks that later records freed.
     held: Vec<u32>,
     /// Upper bound of what its checkpoint takes.
@@ -167,6 +171,7 @@ impl Core {
             sequence,
             blocks_max: self.checkpoint_blocks(0),
             held: Vec::new(),
+            changed: self.index.dirty(),
             index: Some(IndexSnapshot::take(&mut self.index)),
             unresolved: unresolved.collect(),
             crcs: BTreeMap::new(),
@@ -183,14 +188,53 @@ impl Core {
             self.pump_checkpoint();
             self.pump_trim();
             self.pump_lay();
+            self.run_paced();
+        }
+    }
+
+    /// Bytes of changed pages that the checkpoint under way does not write.
+    fn changed_since(&self) -> usize {
+        let later = self.reclaim.snapshots.iter().skip(1).map(|snapshot| snapshot.changed);
+        self.index.dirty() + later.sum::<usize>()
+    }
+
+    /// Pages that changed stay in memory until a checkpoint has written them, so that memory is
+    /// bounded by how much may change meanwhile: half of what may before a checkpoint begins, and
+    /// the other half in step with the pages that it has written. Beyond that transactions wait.
+    ///
+    /// Nothing that a checkpoint needs waits for a transaction: the snapshot was taken where a
+    /// record was sealed, and sealed records go out by themselves.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        if !self.reclaim.has_snapshot() {
+            return false;
+        }
+        let limit = self.options.changed_limit();
+        let written = match &self.reclaim.stage {
+            Stage::Idle => 0,
+            Stage::Pages(pages) => pages.share_written(limit / 2),
+            Stage::Streaming(_) | Stage::Switching { .. } => limit / 2,
+        };
+        self.changed_since() > limit / 2 + written
+    }
+
+    /// Takes a snapshot when enough has changed and none is there.
+    pub(crate) fn snapshot_if_due(&mut self) {
+        if self.index.dirty() > self.options.changed_limit() && !self.reclaim.has_snapshot() {
+            self.seal();
+            if !self.reclaim.has_snapshot() {
+                self.take_snapshot();
+            }
         }
     }
 
     fn in_flight_max(&self) -> u32 {
         let used = self.sealed_position - self.superblock.head_position;
-        // Pages that changed cannot leave memory before they are written.
-        let crowded = self.index.memory() > self.options.index_limit();
-        if crowded || used > self.region.len / 4 * 3 { IN_FLIGHT_PRESSED } else { IN_FLIGHT }
+        let behind = self.changed_since() > self.options.changed_limit() / 4;
+        match behind || used > self.region.len / 4 * 3 {
+            _ if self.stalled.is_paced() => IN_FLIGHT_AWAITED,
+            true => IN_FLIGHT_PRESSED,
+            false => IN_FLIGHT,
+        }
     }
 
     fn pump_checkpoint(&mut self) {
@@ -379,6 +423,9 @@ impl Core {
         for run in std::mem::replace(&mut self.chain, chain) {
             self.release(run);
         }
+        // What was written may leave now.
+        self.evict();
+        self.snapshot_if_due();
         self.issue();
     }
 

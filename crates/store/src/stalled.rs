@@ -1,4 +1,5 @@
-//! Transactions that wait for pages.
+//! Transactions that wait: for pages, or for a checkpoint when too much has changed
+//! ([`Core::has_to_wait`]).
 //!
 //! They were accepted and have their place in the order: everything queued
 //! after the first of them waits, too, while all their pages are loaded at
@@ -33,6 +34,10 @@ pub(crate) struct Stalled {
     /// Sums over the queue.
     blocks: u64,
     growth: u64,
+    /// The first one waits for a checkpoint.
+    paced: bool,
+    /// How many have, since open.
+    pub(crate) paced_count: u64,
 }
 
 /// What can be said before the pages are there, or transactions before are
@@ -58,6 +63,10 @@ impl Existing for AsFarAsKnown<'_> {
 impl Stalled {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.paced
     }
 
     pub(crate) fn touches(&self, id: &ObjectId) -> bool {
@@ -109,6 +118,16 @@ impl Stalled {
 }
 
 impl Core {
+    /// Behind others, or because too much has changed.
+    pub(crate) fn stall_behind(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
+        let ahead = self.stalled.queue.len() <= AHEAD_MAX;
+        let wanted = if ahead { Needs::of_transaction(&self.index, &txn) } else { Vec::new() };
+        let id = self.stall(txn, wanted)?;
+        self.stalled.paced |= self.has_to_wait();
+        self.stalled.paced_count += u64::from(self.stalled.paced);
+        Ok(id)
+    }
+
     pub(crate) fn stall(&mut self, txn: Transaction, wanted: Vec<Wanted>) -> Result<TxnId, StoreError> {
         let carried = check::check(&AsFarAsKnown(self), &txn)?;
         let need = self.promise(&txn, carried)?;
@@ -121,12 +140,24 @@ impl Core {
         Ok(id)
     }
 
-    /// Applies what has all its pages, in order.
+    /// Goes on with those that waited for a checkpoint, once it has written enough.
+    pub(crate) fn run_paced(&mut self) {
+        if self.stalled.paced && !self.has_to_wait() {
+            self.run_stalled();
+        }
+    }
+
+    /// Applies what has all its pages, in order, as long as memory has room for what it changes.
     pub(crate) fn run_stalled(&mut self) {
         let mut any = false;
+        self.stalled.paced = false;
         while self.failed.is_none()
             && let Some(first) = self.stalled.queue.front()
         {
+            self.stalled.paced = self.has_to_wait();
+            if self.stalled.paced {
+                break;
+            }
             let wanted = Needs::of_transaction(&self.index, &first.txn);
             if !wanted.is_empty() {
                 self.load(wanted, None);
@@ -143,6 +174,7 @@ impl Core {
             if let Err(error) = self.apply_promised(id, txn) {
                 return self.fail(EngineError::Refused { error });
             }
+            self.snapshot_if_due();
         }
         if any {
             // Under pressure there is always somebody waiting, and memory has to be kept then

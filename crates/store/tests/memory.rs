@@ -10,7 +10,10 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreMemory, Transaction};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::{
+    CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreEvent, StoreMemory, Transaction,
+};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
 /// Bytes allocated and not freed yet.
@@ -47,7 +50,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const MEMORY_LIMIT: usize = 24 << 20;
+/// Held by the test whose allocations are counted.
+static ALONE: Mutex<()> = Mutex::new(());
+
 const OBJECTS: u64 = 30_000;
 const OVERWRITES: u64 = 30_000;
 const PGS: u64 = 16;
@@ -71,29 +76,41 @@ struct Rig {
     engine: Engine,
     file: File,
     written: u64,
+    /// Of those, not committed yet.
+    waiting: u64,
     most: usize,
     most_believed: usize,
     start: usize,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    fn new(memory_limit: usize) -> Rig {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let file = tempfile::tempfile().unwrap();
         let info = DiskInfo { len_bytes: 4 << 30, block_len: 4096, volatile_cache: true };
         file.set_len(info.len_bytes).unwrap();
         let uuid = Uuid::from_random(1, 2);
         let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
-        let options = Options { memory_limit: MEMORY_LIMIT, ..Options::default() };
+        let options = Options { memory_limit, ..Options::default() };
         let start = LIVE.load(Relaxed);
         let engine = Engine::format(info, identity, options);
-        let mut rig = Rig { engine, file, written: 0, most: 0, most_believed: 0, start };
+        let mut rig =
+            Rig { engine, file, written: 0, waiting: 0, most: 0, most_believed: 0, start, _alone: alone };
         rig.drive(usize::MAX);
         assert!(rig.engine.is_open(), "{:?}", rig.engine.open_error());
         for coll in (0..PGS).map(coll).chain([CollId::Meta]) {
             rig.engine.queue(Transaction { ops: vec![Mutation::CreateCollection(coll)] }).unwrap();
         }
-        rig.commit();
+        rig.waiting = 1 + PGS;
+        rig.commit(usize::MAX);
         rig
+    }
+
+    fn note_memory(&mut self) {
+        let stats = self.engine.stats();
+        self.most = self.most.max(LIVE.load(Relaxed) - self.start);
+        self.most_believed = self.most_believed.max((stats.metadata_memory + stats.cache_memory) as usize);
     }
 
     fn drive(&mut self, requests: usize) {
@@ -118,20 +135,22 @@ impl Rig {
         }
     }
 
-    fn commit(&mut self) {
+    /// The device gets around to so many requests.
+    fn commit(&mut self, requests: usize) {
         self.engine.commit();
-        self.drive(usize::MAX);
-        while self.engine.poll_event().is_some() {}
+        self.drive(requests);
+        while let Some(event) = self.engine.poll_event() {
+            self.waiting -= u64::from(matches!(event, StoreEvent::Committed(_)));
+        }
         assert!(self.engine.fatal_error().is_none());
-        let stats = self.engine.stats();
-        self.most = self.most.max(LIVE.load(Relaxed) - self.start);
-        self.most_believed = self.most_believed.max((stats.metadata_memory + stats.cache_memory) as usize);
+        self.note_memory();
     }
 
     /// As an OSD writes 4 KiB: data, the object's info, an entry of the PG's log in and one out.
     fn write(&mut self, n: u64, data: &Bytes) {
         let id = object(n);
         self.written += 1;
+        self.waiting += 1;
         let version = self.written;
         let log = ObjectId {
             coll: CollId::Meta,
@@ -157,17 +176,18 @@ impl Rig {
 
 #[test]
 fn small_objects_beyond_what_the_limit_holds_are_paged_not_kept() {
-    let mut rig = Rig::new();
+    const MEMORY_LIMIT: usize = 24 << 20;
+    let mut rig = Rig::new(MEMORY_LIMIT);
     let mut random = Random::from_seed(7);
     let data = AlignedBuf::zeroed(4096).freeze();
     for n in 0..OBJECTS + OVERWRITES {
         let n = if n < OBJECTS { n } else { random.below(OBJECTS) };
         rig.write(n, &data);
         if rig.written.is_multiple_of(BATCH) {
-            rig.commit();
+            rig.commit(usize::MAX);
         }
     }
-    rig.commit();
+    rig.commit(usize::MAX);
     let stats = rig.engine.stats();
     assert_eq!(stats.objects, OBJECTS + PGS);
     assert!(stats.metadata_reads > 1000, "the index did not fit: {}", stats.metadata_reads);
@@ -181,4 +201,28 @@ fn small_objects_beyond_what_the_limit_holds_are_paged_not_kept() {
     let told = (cache + objects + maps + buffers).bytes as usize;
     let allocated = LIVE.load(Relaxed) - rig.start;
     assert!(told <= allocated && told > allocated / 2, "{told} of {allocated} bytes");
+}
+
+/// New objects come in any order: each changes a page that has to be read first, and to be
+/// written before it may leave memory. The device here is slow, so that checkpoints do not keep up.
+#[test]
+fn new_objects_wait_for_checkpoints_instead_of_filling_memory() {
+    const MEMORY_LIMIT: usize = 32 << 20;
+    const NEW_OBJECTS: u64 = 60_000;
+    let mut rig = Rig::new(MEMORY_LIMIT);
+    let data = AlignedBuf::zeroed(4096).freeze();
+    for n in 0..NEW_OBJECTS {
+        rig.write(n, &data);
+        while rig.waiting >= 4 * BATCH {
+            rig.commit(16);
+        }
+    }
+    while rig.waiting > 0 {
+        rig.commit(16);
+    }
+    let stats = rig.engine.stats();
+    assert_eq!(stats.objects, NEW_OBJECTS + PGS);
+    assert!(stats.transactions_paced > 1000, "checkpoints kept up: {}", stats.transactions_paced);
+    assert!(rig.most_believed <= MEMORY_LIMIT, "believed: {} MiB", rig.most_believed >> 20);
+    assert!(rig.most <= MEMORY_LIMIT, "allocated: {} MiB", rig.most >> 20);
 }

@@ -8,13 +8,14 @@ impl<T: Kind> Tree<T> {
     /// Changes a page's entries; `change` answers what it added and took away.
     pub(super) fn edit<R>(&mut self, at: At, change: impl FnOnce(&mut Entries<T>) -> (R, Sums, Sums)) -> R {
         let generation = self.generation;
-        let node = Arc::make_mut(&mut self.nodes[at.0]);
+        let branch = &mut self.nodes[at.0];
+        let node = Arc::make_mut(&mut branch.node);
         node.changed = generation;
         let slot = &mut node.slots[at.1];
         let was_dirty = slot.changed == generation;
         slot.changed = generation;
         let before = slot.sums.memory::<T>();
-        let leaf = Arc::make_mut(slot.leaf.as_mut().expect(LOADED));
+        let leaf = Arc::make_mut(branch.leaves[at.1].as_mut().expect(LOADED));
         let (result, added, removed) = change(&mut leaf.entries);
         slot.sums.add(added);
         slot.sums.sub(removed);
@@ -81,7 +82,7 @@ impl<T: Kind> Tree<T> {
         if entry == 0 && key < slot.first {
             self.names -= T::key_weight(&slot.first) as u64;
             self.names += T::key_weight(&key) as u64;
-            Arc::make_mut(&mut self.nodes[at.0]).slots[at.1].first = key.clone();
+            Arc::make_mut(&mut self.nodes[at.0].node).slots[at.1].first = key.clone();
         }
         self.hints.keep(token, at, entry);
         self.edit(at, |entries| {
@@ -123,7 +124,7 @@ impl<T: Kind> Tree<T> {
                 at = self.empty_slot(here);
                 continue;
             }
-            let leaf = self.slot(here).leaf.as_ref().expect(LOADED);
+            let leaf = self.leaf(here).expect(LOADED);
             let from = leaf.entries.partition_point(|(key, _)| by(key) == Ordering::Less);
             let to = leaf.entries.partition_point(|(key, _)| by(key) != Ordering::Greater);
             if from == to {

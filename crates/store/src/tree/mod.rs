@@ -4,8 +4,9 @@
 //! Sorted leaves (one page each) under nodes of slots, which say for each page
 //! where its range begins, how much it holds, and whether it is in memory. All
 //! slots are in memory, so what a page is needed for is known without reading.
-//! Clones are cheap (`Arc` all the way): a checkpoint walks a [`Snapshot`] while
-//! transactions go on changing the tree.
+//! A [`Snapshot`] is cheap (`Arc` all the way): a checkpoint walks it while
+//! transactions go on changing the tree. It keeps the pages that it has to write,
+//! and no other from leaving memory.
 //!
 //! A page that is not in memory cannot be changed: callers ask
 //! [`Tree::absent`] first and load what it names. The tree must not know the
@@ -31,10 +32,10 @@ mod tests;
 
 use crate::ops::{Reader, Result};
 use hints::Hints;
-pub(crate) use page::{Entries, Leaf, Node, PageId, Slot, Snapshot, Sums};
+use page::{Branch, Leaf};
+pub(crate) use page::{Entries, PageId, Slot, Snapshot, Sums};
 pub(crate) use search::Position;
 use std::fmt::Debug;
-use std::sync::Arc;
 
 /// What a tree holds.
 pub(crate) trait Kind: Sized {
@@ -68,7 +69,7 @@ pub(crate) trait Kind: Sized {
 type At = (usize, usize);
 
 pub(crate) struct Tree<T: Kind> {
-    nodes: Vec<Arc<Node<T>>>,
+    nodes: Vec<Branch<T>>,
     /// Pages ever numbered, and numbers free again.
     pages: u32,
     unused: Vec<PageId>,
@@ -162,21 +163,31 @@ impl<T: Kind> Tree<T> {
 
     /// All slots, in order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
-        self.nodes.iter().flat_map(|node| node.slots.iter())
+        self.nodes.iter().flat_map(|branch| branch.node.slots.iter())
+    }
+
+    /// Those of pages that are not in memory.
+    pub(crate) fn absent_slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        let all = self.nodes.iter().flat_map(|branch| branch.node.slots.iter().zip(&branch.leaves));
+        all.filter(|(_, leaf)| leaf.is_none()).map(|(slot, _)| slot)
     }
 
     fn slot(&self, at: At) -> &Slot<T> {
-        &self.nodes[at.0].slots[at.1]
+        &self.nodes[at.0].node.slots[at.1]
+    }
+
+    fn leaf(&self, at: At) -> Option<&Leaf<T>> {
+        self.nodes[at.0].leaves[at.1].as_deref()
     }
 
     fn next(&self, at: At) -> Option<At> {
-        if at.1 + 1 < self.nodes[at.0].slots.len() {
+        if at.1 + 1 < self.nodes[at.0].leaves.len() {
             return Some((at.0, at.1 + 1));
         }
         (at.0 + 1 < self.nodes.len()).then_some((at.0 + 1, 0))
     }
 
     fn before(&self, at: At) -> At {
-        if at.1 > 0 { (at.0, at.1 - 1) } else { (at.0 - 1, self.nodes[at.0 - 1].slots.len() - 1) }
+        if at.1 > 0 { (at.0, at.1 - 1) } else { (at.0 - 1, self.nodes[at.0 - 1].leaves.len() - 1) }
     }
 }

@@ -1,6 +1,7 @@
 //! What a tree is made of: entries in leaves, leaves behind slots, slots in nodes.
 
 use super::Kind;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -83,13 +84,12 @@ pub(crate) struct Slot<T: Kind> {
     /// The generation of its last change.
     pub(crate) changed: u64,
     pub(crate) sums: Sums,
-    pub(crate) leaf: Option<Arc<Leaf<T>>>,
 }
 
 impl<T: Kind> Clone for Slot<T> {
     fn clone(&self) -> Self {
-        let Slot { first, page, changed, sums, leaf } = self;
-        Slot { first: first.clone(), page: *page, changed: *changed, sums: *sums, leaf: leaf.clone() }
+        let Slot { first, page, changed, sums } = self;
+        Slot { first: first.clone(), page: *page, changed: *changed, sums: *sums }
     }
 }
 
@@ -105,11 +105,26 @@ impl<T: Kind> Clone for Node<T> {
     }
 }
 
+/// A node, and those of its pages that are in memory. These are not the node's own: a
+/// snapshot that shares it would keep them all, also those that have left since.
+pub(crate) struct Branch<T: Kind> {
+    pub(super) node: Arc<Node<T>>,
+    /// One for each slot.
+    pub(super) leaves: Vec<Option<Arc<Leaf<T>>>>,
+}
+
+impl<T: Kind> Branch<T> {
+    pub(super) fn new(slots: Vec<Slot<T>>, leaves: Vec<Option<Arc<Leaf<T>>>>, changed: u64) -> Branch<T> {
+        assert!(slots.len() == leaves.len());
+        Branch { node: Arc::new(Node { slots, changed }), leaves }
+    }
+}
+
 /// The tree as it was; later changes do not touch it.
 pub(crate) struct Snapshot<T: Kind> {
     pub(crate) nodes: Vec<Arc<Node<T>>>,
-    /// What changed after this generation is not on the device yet.
-    pub(crate) since: u64,
+    /// Pages that are not on the device yet, in order.
+    pub(crate) changed: VecDeque<(PageId, Arc<Leaf<T>>)>,
     /// The snapshot's own generation.
     pub(crate) generation: u64,
     /// Pages that the one before had, and this one has no more.

@@ -1,8 +1,9 @@
 //! Pages between memory and device: read, written by checkpoints, let go.
 
 use super::shape::NODE_MAX;
-use super::{Entries, Kind, Leaf, Node, PageId, Slot, Snapshot, Sums, Tree};
+use super::{Branch, Entries, Kind, LOADED, Leaf, PageId, Slot, Snapshot, Sums, Tree};
 use crate::ops::{Nonsense, Result};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +12,7 @@ impl<T: Kind> Tree<T> {
     ///
     /// Errors: it does not belong there.
     pub(crate) fn push_absent(&mut self, first: T::Key, sums: Sums) -> Result<PageId> {
-        let last = self.nodes.last().and_then(|node| node.slots.last());
+        let last = self.nodes.last().and_then(|branch| branch.node.slots.last());
         if last.is_some_and(|last| last.first >= first) {
             return Err(Nonsense("a page is out of order"));
         }
@@ -20,10 +21,13 @@ impl<T: Kind> Tree<T> {
         self.absent += 1;
         self.total += u64::from(sums.weight);
         self.names += T::key_weight(&first) as u64;
-        let slot = Slot { first, page, changed: 0, sums, leaf: None };
+        let slot = Slot { first, page, changed: 0, sums };
         match self.nodes.last_mut() {
-            Some(node) if node.slots.len() < NODE_MAX => Arc::make_mut(node).slots.push(slot),
-            _ => self.nodes.push(Arc::new(Node { slots: vec![slot], changed: 0 })),
+            Some(branch) if branch.leaves.len() < NODE_MAX => {
+                Arc::make_mut(&mut branch.node).slots.push(slot);
+                branch.leaves.push(None);
+            }
+            _ => self.nodes.push(Branch::new(vec![slot], vec![None], 0)),
         }
         Ok(page)
     }
@@ -43,7 +47,7 @@ impl<T: Kind> Tree<T> {
         };
         let end = self.next(at).map(|next| self.slot(next).first.clone());
         let slot = self.slot(at);
-        if slot.page != page || slot.leaf.is_some() {
+        if slot.page != page || self.leaf(at).is_some() {
             return Ok(());
         }
         let ascending = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -55,14 +59,13 @@ impl<T: Kind> Tree<T> {
         let memory = slot.sums.memory::<T>();
         self.memory += memory;
         self.absent -= 1;
-        let generation = self.generation;
-        let node = Arc::make_mut(&mut self.nodes[at.0]);
-        let slot = &mut node.slots[at.1];
-        slot.leaf = Some(Arc::new(Leaf::new(entries)));
+        let branch = &mut self.nodes[at.0];
+        branch.leaves[at.1] = Some(Arc::new(Leaf::new(entries)));
         if heal {
             // One of its copies is damaged: the next checkpoint writes it anew.
-            slot.changed = generation;
-            node.changed = generation;
+            let node = Arc::make_mut(&mut branch.node);
+            node.slots[at.1].changed = self.generation;
+            node.changed = self.generation;
             self.dirty += memory;
         }
         Ok(())
@@ -70,9 +73,18 @@ impl<T: Kind> Tree<T> {
 
     /// The tree as it is now; what changes from here on is for the next one.
     pub(crate) fn snapshot(&mut self) -> Snapshot<T> {
+        let since = self.last_snapshot;
+        let mut changed = VecDeque::new();
+        for branch in self.nodes.iter().filter(|branch| branch.node.changed > since) {
+            for (slot, leaf) in branch.node.slots.iter().zip(&branch.leaves) {
+                if slot.changed > since {
+                    changed.push_back((slot.page, leaf.clone().expect(LOADED)));
+                }
+            }
+        }
         let snapshot = Snapshot {
-            nodes: self.nodes.clone(),
-            since: self.last_snapshot,
+            nodes: self.nodes.iter().map(|branch| branch.node.clone()).collect(),
+            changed,
             generation: self.generation,
             dropped: std::mem::take(&mut self.dropped),
         };
@@ -95,27 +107,27 @@ impl<T: Kind> Tree<T> {
         let mut steps = 2 * self.slots;
         while freed < enough && steps > 0 {
             steps -= 1;
-            let Some(node) = self.nodes.get(self.hand.0) else {
+            let Some(branch) = self.nodes.get_mut(self.hand.0) else {
                 if self.hand == (0, 0) {
                     break;
                 }
                 self.hand = (0, 0);
                 continue;
             };
-            let Some(slot) = node.slots.get(self.hand.1) else {
+            let Some(slot) = branch.node.slots.get(self.hand.1) else {
                 self.hand = (self.hand.0 + 1, 0);
                 continue;
             };
-            let at = self.hand;
+            let place = &mut branch.leaves[self.hand.1];
             self.hand.1 += 1;
-            let Some(leaf) = &slot.leaf else {
+            let Some(leaf) = place else {
                 continue;
             };
             if slot.changed > self.written || leaf.recent.swap(false, Relaxed) {
                 continue;
             }
             let memory = slot.sums.memory::<T>();
-            Arc::make_mut(&mut self.nodes[at.0]).slots[at.1].leaf = None;
+            *place = None;
             self.memory -= memory;
             self.absent += 1;
             freed += memory;

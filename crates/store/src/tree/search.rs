@@ -19,8 +19,8 @@ impl<T: Kind> Tree<T> {
     /// The slot that holds the key if any does. `by` orders a key against the one looked for.
     pub(super) fn seek(&self, by: impl Fn(&T::Key) -> Ordering) -> Option<At> {
         let before = |key: &T::Key| by(key) != Ordering::Greater;
-        let node = self.nodes.partition_point(|node| before(&node.slots[0].first)).saturating_sub(1);
-        let slots = &self.nodes.get(node)?.slots;
+        let node = self.nodes.partition_point(|branch| before(&branch.node.slots[0].first)).saturating_sub(1);
+        let slots = &self.nodes.get(node)?.node.slots;
         let slot = slots.partition_point(|slot| before(&slot.first)).saturating_sub(1);
         Some((node, slot))
     }
@@ -44,8 +44,7 @@ impl<T: Kind> Tree<T> {
             }
         }
         let Some(at) = self.seek(&by) else { return Ok(None) };
-        let slot = self.slot(at);
-        let Some(leaf) = &slot.leaf else { return Err(slot) };
+        let Some(leaf) = self.leaf(at) else { return Err(self.slot(at)) };
         leaf.touch();
         let found = leaf.entries.binary_search_by(|(key, _)| by(key));
         let (Ok(entry) | Err(entry)) = found;
@@ -56,14 +55,13 @@ impl<T: Kind> Tree<T> {
     /// What a hint says, when that is right.
     fn guess(&self, place: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
         let (at, entry) = unpacked(place);
-        let slot = self.nodes.get(at.0)?.slots.get(at.1)?;
-        let leaf = slot.leaf.as_ref()?;
+        let leaf = self.nodes.get(at.0)?.leaves.get(at.1)?.as_ref()?;
         let found = probe(&leaf.entries, entry, &by)?;
         let right = match found {
             Ok(_) => true,
             // Before or behind all entries: it may belong to a neighbour.
             Err(entry) => {
-                (entry > 0 || by(&slot.first) != Ordering::Greater)
+                (entry > 0 || by(&self.slot(at).first) != Ordering::Greater)
                     && (entry < leaf.entries.len()
                         || self.next(at).is_none_or(|next| by(&self.slot(next).first) == Ordering::Greater))
             }
@@ -77,8 +75,8 @@ impl<T: Kind> Tree<T> {
         if self.is_loaded() {
             return None;
         }
-        let slot = self.slot(self.seek(by)?);
-        slot.leaf.is_none().then_some(slot)
+        let at = self.seek(by)?;
+        self.leaf(at).is_none().then(|| self.slot(at))
     }
 
     /// Pages with keys in a range that are not in memory. `by` answers `Less`
@@ -97,7 +95,7 @@ impl<T: Kind> Tree<T> {
                 return;
             }
             at = self.next(here);
-            if slot.leaf.is_none() && !(edges_only && self.is_inside(here, &by)) {
+            if self.leaf(here).is_none() && !(edges_only && self.is_inside(here, &by)) {
                 found(slot);
             }
         }
@@ -128,7 +126,7 @@ impl<T: Kind> Tree<T> {
 
     /// What [`Tree::find`] has found.
     pub(crate) fn at(&self, position: Position) -> &(T::Key, T::Value) {
-        &self.slot(position.at).leaf.as_ref().expect(LOADED).entries[position.entry]
+        &self.leaf(position.at).expect(LOADED).entries[position.entry]
     }
 
     /// Panics when the page is not in memory: see [`Tree::absent`].
@@ -147,9 +145,8 @@ impl<T: Kind> Tree<T> {
         let mut at = self.seek(|key| by(key).then(Ordering::Greater));
         let mut begun = false;
         while let Some(here) = at {
-            let slot = self.slot(here);
-            let Some(leaf) = &slot.leaf else {
-                return Some(slot);
+            let Some(leaf) = self.leaf(here) else {
+                return Some(self.slot(here));
             };
             leaf.touch();
             let from = match begun {

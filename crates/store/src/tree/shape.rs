@@ -1,6 +1,6 @@
 //! Pages that come, go, are split and joined.
 
-use super::{At, Entries, Kind, LOADED, Leaf, Node, PageId, Slot, Sums, Tree};
+use super::{At, Branch, Entries, Kind, LOADED, Leaf, PageId, Slot, Sums, Tree};
 use std::sync::Arc;
 
 /// Slots of a node.
@@ -26,20 +26,22 @@ impl<T: Kind> Tree<T> {
         self.total += u64::from(sums.weight);
         self.names += T::key_weight(&first) as u64;
         self.slots += 1;
-        let slot = Slot { first, page, changed, sums, leaf: Some(Arc::new(Leaf::new(entries))) };
-        let Some(node) = self.nodes.get_mut(at.0) else {
-            self.nodes.push(Arc::new(Node { slots: vec![slot], changed }));
+        let slot = Slot { first, page, changed, sums };
+        let leaf = Some(Arc::new(Leaf::new(entries)));
+        let Some(branch) = self.nodes.get_mut(at.0) else {
+            self.nodes.push(Branch::new(vec![slot], vec![leaf], changed));
             return at;
         };
-        let node = Arc::make_mut(node);
+        let node = Arc::make_mut(&mut branch.node);
         node.changed = changed;
         node.slots.insert(at.1, slot);
-        if node.slots.len() <= NODE_MAX {
+        branch.leaves.insert(at.1, leaf);
+        if branch.leaves.len() <= NODE_MAX {
             return at;
         }
         let keep = if at.1 == NODE_MAX { NODE_MAX } else { NODE_MAX / 2 };
-        let slots = node.slots.split_off(keep);
-        self.nodes.insert(at.0 + 1, Arc::new(Node { slots, changed }));
+        let behind = Branch::new(node.slots.split_off(keep), branch.leaves.split_off(keep), changed);
+        self.nodes.insert(at.0 + 1, behind);
         if at.1 < keep { at } else { (at.0 + 1, at.1 - keep) }
     }
 
@@ -48,15 +50,14 @@ impl<T: Kind> Tree<T> {
     pub(super) fn empty_slot(&mut self, at: At) -> Option<At> {
         // The one before; where there is none, the one behind.
         let heir = if at == (0, 0) { self.next(at) } else { Some(self.before(at)) };
-        if heir.is_none_or(|heir| self.slot(heir).leaf.is_some()) {
+        if heir.is_none_or(|heir| self.leaf(heir).is_some()) {
             return self.remove_slot(at);
         }
-        if self.slot(at).leaf.is_none() {
+        if self.leaf(at).is_none() {
             self.absent -= 1;
             let sums = self.slot(at).sums;
             self.memory += sums.memory::<T>();
-            let node = Arc::make_mut(&mut self.nodes[at.0]);
-            node.slots[at.1].leaf = Some(Arc::new(Leaf::new(Vec::new())));
+            self.nodes[at.0].leaves[at.1] = Some(Arc::new(Leaf::new(Vec::new())));
         }
         let sums = self.slot(at).sums;
         self.edit(at, |entries| {
@@ -68,14 +69,16 @@ impl<T: Kind> Tree<T> {
 
     /// Returns what is now at its place.
     fn remove_slot(&mut self, at: At) -> Option<At> {
-        let node = Arc::make_mut(&mut self.nodes[at.0]);
+        let branch = &mut self.nodes[at.0];
+        let node = Arc::make_mut(&mut branch.node);
         node.changed = self.generation;
         let slot = node.slots.remove(at.1);
+        let leaf = branch.leaves.remove(at.1);
         self.slots -= 1;
         self.structure += 1;
         self.total -= u64::from(slot.sums.weight);
         self.names -= T::key_weight(&slot.first) as u64;
-        match slot.leaf {
+        match leaf {
             Some(_) => self.memory -= slot.sums.memory::<T>(),
             None => self.absent -= 1,
         }
@@ -83,7 +86,7 @@ impl<T: Kind> Tree<T> {
             self.dirty -= slot.sums.memory::<T>();
         }
         self.dropped.push(slot.page);
-        let left = node.slots.len();
+        let left = branch.leaves.len();
         if left == 0 {
             self.nodes.remove(at.0);
             return (at.0 < self.nodes.len()).then_some((at.0, 0));
@@ -100,7 +103,7 @@ impl<T: Kind> Tree<T> {
         if slot.sums.weight as usize <= T::PAGE_LEN || slot.sums.count < 2 {
             return;
         }
-        let leaf = slot.leaf.as_ref().expect(LOADED);
+        let leaf = self.leaf(at).expect(LOADED);
         let half = slot.sums.weight as usize / 2;
         let mut sum = 0;
         let heavy = leaf.entries.iter().position(|(key, value)| {
@@ -131,18 +134,17 @@ impl<T: Kind> Tree<T> {
             self.empty_slot(at);
             return;
         }
-        if sums.weight as usize >= T::PAGE_LEN / 4 || at.1 + 1 >= self.nodes[at.0].slots.len() {
+        if sums.weight as usize >= T::PAGE_LEN / 4 || at.1 + 1 >= self.nodes[at.0].leaves.len() {
             return;
         }
         let right = (at.0, at.1 + 1);
-        let next = self.slot(right);
-        if (sums.weight + next.sums.weight) as usize > T::PAGE_LEN / 2 {
+        let added = self.slot(right).sums;
+        if (sums.weight + added.weight) as usize > T::PAGE_LEN / 2 {
             return;
         }
-        let Some(leaf) = next.leaf.clone() else {
+        let Some(leaf) = self.nodes[right.0].leaves[right.1].clone() else {
             return;
         };
-        let added = next.sums;
         self.remove_slot(right);
         self.edit(at, |entries| {
             entries.extend(leaf.entries.iter().cloned());

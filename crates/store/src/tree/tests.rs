@@ -68,11 +68,8 @@ impl Rig {
     fn checkpoint(&mut self) {
         let snapshot = self.tree.snapshot();
         let model = self.model.clone();
-        for node in &snapshot.nodes {
-            for slot in node.slots.iter().filter(|slot| slot.changed > snapshot.since) {
-                let entries = slot.leaf.as_ref().unwrap().entries.clone();
-                self.device.insert(slot.page, entries);
-            }
+        for (page, leaf) in &snapshot.changed {
+            self.device.insert(*page, leaf.entries.clone());
         }
         let kept: Vec<(u64, u64)> = snapshot
             .nodes
@@ -96,11 +93,13 @@ impl Rig {
         );
         assert!(absent.is_none());
         assert!(found.into_iter().eq(self.model.clone()));
-        let sums = self.tree.slots().fold(Sums::default(), |mut sums, slot| {
-            assert_eq!(slot.sums, Sums::of_all::<Numbers>(&slot.leaf.as_ref().unwrap().entries));
-            sums.add(slot.sums);
-            sums
-        });
+        let mut sums = Sums::default();
+        for branch in &self.tree.nodes {
+            for (slot, leaf) in branch.node.slots.iter().zip(&branch.leaves) {
+                assert_eq!(slot.sums, Sums::of_all::<Numbers>(&leaf.as_ref().unwrap().entries));
+                sums.add(slot.sums);
+            }
+        }
         assert_eq!(self.tree.memory(), sums.memory::<Numbers>());
         assert_eq!(self.tree.weight(), u64::from(sums.weight));
         assert_eq!(self.tree.len(), self.tree.slots().count());
@@ -180,8 +179,7 @@ fn a_range_goes_without_its_pages_being_read() {
     while rig.tree.evict(usize::MAX) > 0 {}
     assert_eq!(rig.tree.memory(), 0);
     rig.load(range(50, 950), true);
-    let loaded = rig.tree.slots().filter(|slot| slot.leaf.is_some()).count();
-    assert_eq!(loaded, 2, "only the pages at the edges");
+    assert_eq!(rig.tree.loaded(), 2, "only the pages at the edges");
     assert_eq!(rig.tree.remove_range(range(50, 950)).count, 900);
     rig.model.retain(|key, _| !(50..950).contains(key));
     rig.check();
