@@ -74,7 +74,6 @@ impl Core {
         if self.failed.is_some() || self.options.read_only {
             return Err(StoreError::Stopped);
         }
-        self.snapshot_if_due();
         if !self.stalled.is_empty() || self.has_to_wait() {
             return self.stall_behind(txn);
         }

@@ -20,7 +20,7 @@
 use crate::alloc::Run;
 use crate::api::{StoreEvent, TxnId};
 use crate::batch::Batch;
-use crate::core::{Core, Flying};
+use crate::core::{BLOCK, Core, Flying};
 use crate::engine::EngineError;
 use crate::gather::{Gathered, Pieces};
 use crate::io::Purpose;
@@ -50,8 +50,9 @@ impl Core {
             return;
         }
         let room = self.issued.len() < self.options.pipeline_depth && self.batches.len() == 1;
-        if room {
-            self.seal();
+        match room {
+            true => self.seal(),
+            false => self.snapshot_if_due(),
         }
         self.issue();
         self.pump();
@@ -70,14 +71,14 @@ impl Core {
         self.send_gathered();
         let batch = self.open_batch();
         let (sequence, len) = (batch.sequence, batch.record_len());
+        let logged = batch.slots.len() * BLOCK;
         batch.position = Some(position);
         self.sealed_position += len;
         let ops = self.spare_ops.pop().unwrap_or_default();
         self.batches.push_back(Batch::new(sequence + 1, self.buffers.clone(), ops));
         let distance = self.sealed_position - self.reclaim.last_snapshot_position;
-        // Pages that changed stay in memory until a checkpoint has written them.
-        let changed = self.index.dirty() > self.options.changed_limit();
-        if distance > self.region.checkpoint_distance() || (changed && !self.reclaim.has_snapshot()) {
+        self.reclaim.logged += logged;
+        if distance > self.region.checkpoint_distance() || self.is_snapshot_due() {
             self.take_snapshot();
         }
     }

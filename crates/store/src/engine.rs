@@ -95,6 +95,12 @@ impl Options {
         self.index_limit() / 8 * 3
     }
 
+    /// The same for data in log records: its blocks' newest content stays in memory until it is in
+    /// place, and a replay has to hold what was logged since the last checkpoint.
+    pub(crate) fn logged_limit(&self) -> usize {
+        self.memory_limit / 4
+    }
+
     pub(crate) fn read_cache_limit(&self) -> usize {
         self.read_cache.min(self.memory_limit / 4)
     }

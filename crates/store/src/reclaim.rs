@@ -55,6 +55,8 @@ struct Snapshot {
     index: Option<IndexSnapshot>,
     /// Bytes of pages that it has to write.
     changed: usize,
+    /// Bytes of logged data, since the snapshot before.
+    logged: usize,
     /// Blocks that later records freed.
     held: Vec<u32>,
     /// Upper bound of what its checkpoint takes.
@@ -96,6 +98,8 @@ enum Step {
 pub(crate) struct Reclaim {
     pub(crate) last_snapshot_position: u64,
     snapshots: VecDeque<Snapshot>,
+    /// Bytes of logged data since the last snapshot.
+    pub(crate) logged: usize,
     stage: Stage,
     writes_in_flight: u32,
     /// Blocks that the checkpoint under way has taken.
@@ -110,6 +114,7 @@ impl Reclaim {
         Reclaim {
             last_snapshot_position: head_position,
             snapshots: VecDeque::new(),
+            logged: 0,
             stage: Stage::Idle,
             writes_in_flight: 0,
             taken: 0,
@@ -172,6 +177,7 @@ impl Core {
             blocks_max: self.checkpoint_blocks(0),
             held: Vec::new(),
             changed: self.index.dirty(),
+            logged: std::mem::take(&mut self.reclaim.logged),
             index: Some(IndexSnapshot::take(&mut self.index)),
             unresolved: unresolved.collect(),
             crcs: BTreeMap::new(),
@@ -198,28 +204,46 @@ impl Core {
         self.index.dirty() + later.sum::<usize>()
     }
 
+    /// Bytes of logged data that it does not put in place.
+    fn logged_since(&self) -> usize {
+        let later = self.reclaim.snapshots.iter().skip(1).map(|snapshot| snapshot.logged);
+        self.reclaim.logged + later.sum::<usize>()
+    }
+
     /// Pages that changed stay in memory until a checkpoint has written them, so that memory is
     /// bounded by how much may change meanwhile: half of what may before a checkpoint begins, and
     /// the other half in step with the pages that it has written. Beyond that transactions wait.
+    /// So a replay, which changes the same pages again, stays within the limit, too; where it
+    /// does not, after a start with a lower one, everything waits for the first checkpoint.
     ///
     /// Nothing that a checkpoint needs waits for a transaction: the snapshot was taken where a
     /// record was sealed, and sealed records go out by themselves.
     pub(crate) fn has_to_wait(&self) -> bool {
-        if !self.reclaim.has_snapshot() {
+        let Some(Snapshot { changed, logged, .. }) = self.reclaim.snapshots.front() else {
             return false;
-        }
+        };
         let limit = self.options.changed_limit();
         let written = match &self.reclaim.stage {
             Stage::Idle => 0,
             Stage::Pages(pages) => pages.share_written(limit / 2),
             Stage::Streaming(_) | Stage::Switching { .. } => limit / 2,
         };
-        self.changed_since() > limit / 2 + written
+        let since = self.changed_since();
+        let (logged_since, logged_limit) = (self.logged_since(), self.options.logged_limit());
+        since > limit / 2 + written
+            || since + changed > 2 * limit + limit / 4
+            || logged_since > logged_limit
+            || logged_since + logged > 2 * logged_limit + logged_limit / 4
     }
 
-    /// Takes a snapshot when enough has changed and none is there.
+    /// Pages that changed and data that was logged are in memory until a checkpoint has ended.
+    pub(crate) fn is_snapshot_due(&self) -> bool {
+        let changed = self.index.dirty() > self.options.changed_limit();
+        (changed || self.reclaim.logged > self.options.logged_limit()) && !self.reclaim.has_snapshot()
+    }
+
     pub(crate) fn snapshot_if_due(&mut self) {
-        if self.index.dirty() > self.options.changed_limit() && !self.reclaim.has_snapshot() {
+        if self.is_snapshot_due() {
             self.seal();
             if !self.reclaim.has_snapshot() {
                 self.take_snapshot();

@@ -715,7 +715,8 @@ impl Opening {
                     sink.dirty.remove(device);
                     sink.direct.insert(device, (header.sequence, *crc));
                 } else if let Some(slot) = slots.get(&device) {
-                    let image = Image::Frozen(slot.content.clone());
+                    // Copied: the log around it should not stay in memory.
+                    let image = Image::Frozen(Bytes::copy_from_slice(&slot.content));
                     let sequence = header.sequence;
                     let version = Version { sequence, image, poisoned: slot.poisoned };
                     sink.dirty.remove(device);
@@ -934,9 +935,11 @@ impl Opening {
             failed: None,
             superblock,
         });
-        // What was replayed may fill the log: then its end is a snapshot's place.
-        if position - core.superblock.head_position > region.checkpoint_distance() && !core.options.read_only
-        {
+        core.reclaim.logged = core.dirty.len() * BLOCK;
+        // What was replayed may fill the log, or memory: then its end is a snapshot's place.
+        let distance = position - core.superblock.head_position;
+        let due = distance > region.checkpoint_distance() || core.is_snapshot_due();
+        if due && !core.options.read_only {
             core.take_snapshot();
             core.pump();
         }

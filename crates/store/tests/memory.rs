@@ -75,6 +75,8 @@ fn object(n: u64) -> ObjectId {
 struct Rig {
     engine: Engine,
     file: File,
+    info: DiskInfo,
+    options: Options,
     written: u64,
     /// Of those, not committed yet.
     waiting: u64,
@@ -94,9 +96,19 @@ impl Rig {
         let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
         let options = Options { memory_limit, ..Options::default() };
         let start = LIVE.load(Relaxed);
-        let engine = Engine::format(info, identity, options);
-        let mut rig =
-            Rig { engine, file, written: 0, waiting: 0, most: 0, most_believed: 0, start, _alone: alone };
+        let engine = Engine::format(info, identity, options.clone());
+        let mut rig = Rig {
+            engine,
+            file,
+            info,
+            options,
+            written: 0,
+            waiting: 0,
+            most: 0,
+            most_believed: 0,
+            start,
+            _alone: alone,
+        };
         rig.drive(usize::MAX);
         assert!(rig.engine.is_open(), "{:?}", rig.engine.open_error());
         for coll in (0..PGS).map(coll).chain([CollId::Meta]) {
@@ -105,6 +117,17 @@ impl Rig {
         rig.waiting = 1 + PGS;
         rig.commit(usize::MAX);
         rig
+    }
+
+    /// As after a power cut that lost nothing.
+    fn restart(&mut self) {
+        self.engine = Engine::open(self.info, None, self.options.clone());
+        (self.most, self.most_believed) = (0, 0);
+        while !self.engine.is_open() {
+            self.drive(1);
+            assert!(self.engine.open_error().is_none(), "{:?}", self.engine.open_error());
+            self.note_memory();
+        }
     }
 
     fn note_memory(&mut self) {
@@ -144,6 +167,19 @@ impl Rig {
         }
         assert!(self.engine.fatal_error().is_none());
         self.note_memory();
+    }
+
+    fn write_slowly(&mut self, n: u64, data: &Bytes) {
+        self.write(n, data);
+        while self.waiting >= 4 * BATCH {
+            self.commit(16);
+        }
+    }
+
+    fn finish(&mut self) {
+        while self.waiting > 0 {
+            self.commit(16);
+        }
     }
 
     /// As an OSD writes 4 KiB: data, the object's info, an entry of the PG's log in and one out.
@@ -212,17 +248,27 @@ fn new_objects_wait_for_checkpoints_instead_of_filling_memory() {
     let mut rig = Rig::new(MEMORY_LIMIT);
     let data = AlignedBuf::zeroed(4096).freeze();
     for n in 0..NEW_OBJECTS {
-        rig.write(n, &data);
-        while rig.waiting >= 4 * BATCH {
-            rig.commit(16);
-        }
+        rig.write_slowly(n, &data);
     }
-    while rig.waiting > 0 {
-        rig.commit(16);
-    }
+    rig.finish();
     let stats = rig.engine.stats();
     assert_eq!(stats.objects, NEW_OBJECTS + PGS);
     assert!(stats.transactions_paced > 1000, "checkpoints kept up: {}", stats.transactions_paced);
     assert!(rig.most_believed <= MEMORY_LIMIT, "believed: {} MiB", rig.most_believed >> 20);
     assert!(rig.most <= MEMORY_LIMIT, "allocated: {} MiB", rig.most >> 20);
+
+    // What changed last is changed again, and what was logged is in memory again.
+    rig.restart();
+    assert_eq!(rig.engine.stats().objects, NEW_OBJECTS + PGS);
+    assert!(rig.most <= MEMORY_LIMIT, "after a restart: {} MiB", rig.most >> 20);
+
+    // Parts of blocks go through the log, and stay in memory until they are in place.
+    let part = Bytes::from(vec![1; 512]);
+    for n in 0..20_000 {
+        rig.write_slowly(n, &part);
+    }
+    rig.finish();
+    assert!(rig.most <= MEMORY_LIMIT, "logged: {} MiB", rig.most >> 20);
+    rig.restart();
+    assert!(rig.most <= MEMORY_LIMIT, "after another restart: {} MiB", rig.most >> 20);
 }
