@@ -4,6 +4,7 @@
 //! has: 8 bytes a block, and no structural change when a mapped block moves.
 
 use crate::limits::{BLOCK_LEN, OBJECT_LEN_MAX};
+use std::ops::{Deref, DerefMut};
 
 /// Blocks of the largest object.
 pub(crate) const OBJECT_BLOCKS_MAX: u64 = OBJECT_LEN_MAX / BLOCK_LEN;
@@ -19,16 +20,74 @@ pub(crate) struct Mapping {
 }
 
 /// Values for some of 64 adjacent places.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chunk<V> {
     pub(crate) present: u64,
     /// One for each bit of `present`, ascending.
-    pub(crate) entries: Vec<V>,
+    pub(crate) entries: Few<V>,
+}
+
+/// A list that keeps a single value in place: small objects have one block.
+#[derive(Clone, Debug)]
+pub(crate) enum Few<V> {
+    None,
+    One(V),
+    Many(Vec<V>),
+}
+
+const _: () = assert!(size_of::<Chunk<Mapping>>() == 32);
+
+impl<V> Few<V> {
+    pub(crate) fn with_capacity(count: usize) -> Few<V> {
+        if count > 1 { Few::Many(Vec::with_capacity(count)) } else { Few::None }
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, value: V) {
+        if let Few::Many(values) = self {
+            return values.insert(at, value);
+        }
+        *self = match std::mem::replace(self, Few::None) {
+            Few::One(first) if at == 0 => Few::Many(vec![value, first]),
+            Few::One(first) => Few::Many(vec![first, value]),
+            _ => Few::One(value),
+        };
+    }
+
+    fn remove(&mut self, at: usize) -> V {
+        if let Few::Many(values) = self {
+            return values.remove(at);
+        }
+        match std::mem::replace(self, Few::None) {
+            Few::One(value) => value,
+            _ => unreachable!("only what is there is removed"),
+        }
+    }
+}
+
+impl<V> Deref for Few<V> {
+    type Target = [V];
+    fn deref(&self) -> &[V] {
+        match self {
+            Few::None => &[],
+            Few::One(value) => std::slice::from_ref(value),
+            Few::Many(values) => values,
+        }
+    }
+}
+
+impl<V> DerefMut for Few<V> {
+    fn deref_mut(&mut self) -> &mut [V] {
+        match self {
+            Few::None => &mut [],
+            Few::One(value) => std::slice::from_mut(value),
+            Few::Many(values) => values,
+        }
+    }
 }
 
 impl<V> Default for Chunk<V> {
     fn default() -> Self {
-        Chunk { present: 0, entries: Vec::new() }
+        Chunk { present: 0, entries: Few::None }
     }
 }
 

@@ -211,7 +211,7 @@ fn with_crcs(chunk: &Stretch<Mapping>, crcs: &BTreeMap<u32, u32>) -> Option<Stre
         return None;
     }
     let mut chunk = chunk.clone();
-    for mapping in &mut chunk.entries {
+    for mapping in chunk.entries.iter_mut() {
         mapping.crc = crcs.get(&mapping.device).copied().unwrap_or(mapping.crc);
     }
     Some(chunk)
@@ -234,9 +234,11 @@ fn encode_page<T: Kind>(
 
 /// A page's entries.
 pub(crate) fn decode_page<T: Kind>(content: Bytes, device_blocks: u32) -> Result<Entries<T>> {
+    let content_len = content.len();
     let mut r = Reader::new(content);
     let count = r.varint()?;
-    let mut entries = Vec::new();
+    // No entry is shorter.
+    let mut entries = Vec::with_capacity((count as usize).min(content_len / 4));
     for _ in 0..count {
         entries.push(T::read(&mut r, device_blocks)?);
     }

@@ -6,7 +6,7 @@
 
 use crate::api::ObjectId;
 use crate::attrs::Attrs;
-use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping, OBJECT_BLOCKS_MAX};
+use crate::blocks::{CHUNK_BLOCKS, Chunk, Few, Mapping, OBJECT_BLOCKS_MAX};
 use crate::name::Name;
 use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
 use crate::short::Short;
@@ -50,7 +50,8 @@ pub(crate) struct Objects;
 impl Kind for Objects {
     type Key = Name;
     type Value = Arc<Onode>;
-    const PAGE_LEN: usize = 16 << 10;
+    /// Two blocks. New objects come in any order, so that each changes another page.
+    const PAGE_LEN: usize = 8000;
     /// Four pieces of memory: an id, its name, an onode, its xattrs.
     const OVERHEAD: usize = 208;
 
@@ -104,14 +105,15 @@ impl Kind for Objects {
             omap_header: Bytes::copy_from_slice(&r.bytes()?),
             xattrs: Attrs::default(),
         };
-        let mut last: Option<String> = None;
+        let mut last: Option<Bytes> = None;
         for _ in 0..r.varint()? {
-            let name = r.string()?;
-            if last.is_some_and(|last| last >= name) {
+            let raw = r.bytes()?;
+            let name = str::from_utf8(&raw).map_err(|_| Nonsense("a name is not UTF-8"))?;
+            if last.is_some_and(|last| last >= raw) {
                 return Err(Nonsense("xattrs are out of order"));
             }
-            onode.xattrs.append(&name, &r.bytes()?);
-            last = Some(name);
+            onode.xattrs.append(name, &r.bytes()?);
+            last = Some(raw);
         }
         Ok((id, Arc::new(onode)))
     }
@@ -124,7 +126,8 @@ impl Kind for Blocks {
     type Key = (Nid, u32);
     type Value = Chunk<Mapping>;
     const PAGE_LEN: usize = 4000;
-    const OVERHEAD: usize = 56;
+    /// More than one block are a piece of memory of their own.
+    const OVERHEAD: usize = 40;
 
     fn value_weight(chunk: &Chunk<Mapping>) -> usize {
         9 + 8 * chunk.len()
@@ -155,7 +158,7 @@ impl Kind for Blocks {
         Blocks::put_key(out, key);
         out.extend_from_slice(&chunk.present.to_le_bytes());
         let first = chunk.entries.first().map_or(0, |mapping| mapping.device);
-        let adjacent = (first..).zip(&chunk.entries).all(|(device, mapping)| device == mapping.device);
+        let adjacent = (first..).zip(chunk.entries.iter()).all(|(device, mapping)| device == mapping.device);
         out.push(u8::from(adjacent));
         let devices = if adjacent { &chunk.entries[..1] } else { &chunk.entries[..] };
         devices.iter().for_each(|mapping| out.extend_from_slice(&mapping.device.to_le_bytes()));
@@ -171,20 +174,21 @@ impl Kind for Blocks {
             1 => true,
             _ => return Err(Nonsense("unknown kind of block list")),
         };
-        let mut devices = Vec::with_capacity(count as usize);
-        for _ in 0..if adjacent { 1 } else { count } {
-            devices.push(r.u32()?);
-        }
-        let mut entries = Vec::with_capacity(count as usize);
+        let mut entries = Few::with_capacity(count as usize);
+        let mut next = None;
         for i in 0..count {
-            let device = match adjacent {
-                true => devices[0].checked_add(i).ok_or(Nonsense("a block lies past the device's end"))?,
-                false => devices[i as usize],
+            let device = match next {
+                Some(next) if adjacent => next,
+                _ => r.u32()?,
             };
             if device >= device_blocks {
                 return Err(Nonsense("a block lies past the device's end"));
             }
-            entries.push(Mapping { device, crc: r.u32()? });
+            next = Some(device + 1);
+            entries.insert(i as usize, Mapping { device, crc: 0 });
+        }
+        for mapping in entries.iter_mut() {
+            mapping.crc = r.u32()?;
         }
         if entries.is_empty() {
             return Err(Nonsense("an empty stretch of blocks"));
@@ -230,7 +234,7 @@ impl Kind for Omap {
     }
 
     fn read_key(r: &mut Reader) -> Result<OmapKey> {
-        Ok(OmapKey { nid: r.varint()?, key: Short::from(&r.bytes()?[..]) })
+        Ok(OmapKey { nid: r.varint()?, key: r.with_bytes(|key| Short::from(key))? })
     }
 
     fn put(out: &mut Vec<u8>, key: &OmapKey, value: &Arc<[u8]>) {
@@ -239,7 +243,7 @@ impl Kind for Omap {
     }
 
     fn read(r: &mut Reader, _device_blocks: u32) -> Result<(OmapKey, Arc<[u8]>)> {
-        Ok((Omap::read_key(r)?, Arc::from(&r.bytes()?[..])))
+        Ok((Omap::read_key(r)?, r.with_bytes(|value| Arc::from(value))?))
     }
 }
 
@@ -285,9 +289,9 @@ impl Kind for Shared {
         if present == 0 || key >= device_blocks.div_ceil(CHUNK_BLOCKS) {
             return Err(Nonsense("references to blocks that do not exist"));
         }
-        let mut entries = Vec::new();
-        for _ in 0..present.count_ones() {
-            entries.push(r.narrow()?);
+        let mut entries = Few::with_capacity(present.count_ones() as usize);
+        for i in 0..present.count_ones() {
+            entries.insert(i as usize, r.narrow()?);
         }
         if entries.contains(&0) {
             return Err(Nonsense("a shared block without a second owner"));

@@ -206,8 +206,18 @@ impl Reader {
         self.take(usize::try_from(len).map_err(|_| Nonsense("a length is too large"))?)
     }
 
-    pub(crate) fn string(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?.into()).map_err(|_| Nonsense("a name is not UTF-8"))
+    /// Hands the next bytes to `read`, which keeps no share of the buffer.
+    pub(crate) fn with_bytes<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let len = usize::try_from(self.varint()?).map_err(|_| Nonsense("a length is too large"))?;
+        let result = read(self.buf.get(..len).ok_or(Nonsense("a field reaches past the end"))?);
+        bytes::Buf::advance(&mut self.buf, len);
+        Ok(result)
+    }
+
+    /// A name, as whatever keeps text.
+    pub(crate) fn text<T: for<'a> From<&'a str>>(&mut self) -> Result<T> {
+        let text = self.with_bytes(|raw| str::from_utf8(raw).map(T::from))?;
+        text.map_err(|_| Nonsense("a name is not UTF-8"))
     }
 
     /// Within an object: at most [`OBJECT_BLOCKS_MAX`].
@@ -250,9 +260,9 @@ impl Reader {
             pool: PoolId(self.u64()? as i64),
             hash: self.u32()?,
             snap: SnapId(self.u64()?),
-            nspace: self.string()?.into(),
-            key: self.string()?.into(),
-            name: self.string()?.into(),
+            nspace: self.text()?,
+            key: self.text()?,
+            name: self.text()?,
         };
         let len = object.nspace.len() + object.key.len() + object.name.len();
         if len as u64 > limits::OBJECT_NAME_LEN_MAX {
@@ -508,10 +518,10 @@ fn replay_one(
         }
         tag::REMOVE => apply(&LogOp::Remove(id)),
         tag::SET_XATTR => {
-            let (name, value) = (r.string()?, r.bytes()?);
+            let (name, value): (String, Bytes) = (r.text()?, r.bytes()?);
             apply(&LogOp::SetXattr { id, name: &name, value: &value })
         }
-        tag::RM_XATTR => apply(&LogOp::RmXattr { id, name: &r.string()? }),
+        tag::RM_XATTR => apply(&LogOp::RmXattr { id, name: &r.text::<String>()? }),
         tag::CLEAR_XATTRS => apply(&LogOp::ClearXattrs(id)),
         tag::SET_OMAP_HEADER => apply(&LogOp::SetOmapHeader { id, header: &r.bytes()? }),
         tag::SET_OMAP => {

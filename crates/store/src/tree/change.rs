@@ -86,6 +86,10 @@ impl<T: Kind> Tree<T> {
         }
         self.hints.keep(token, at, entry);
         self.edit(at, |entries| {
+            if entries.len() == entries.capacity() {
+                // Less to spare than a list takes by itself: a page has an end.
+                entries.reserve_exact(entries.len() / 4 + 4);
+            }
             entries.insert(entry, (key, value));
             ((), sums, Sums::default())
         });
