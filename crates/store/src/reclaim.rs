@@ -189,12 +189,15 @@ impl Core {
 
     /// Does what can be done now; called after every event.
     pub(crate) fn pump(&mut self) {
-        if self.failed.is_none() && !self.options.read_only {
+        while self.failed.is_none() && !self.options.read_only {
             self.pump_writeback();
             self.pump_checkpoint();
             self.pump_trim();
             self.pump_lay();
-            self.run_paced();
+            // What could go on may have had a snapshot taken: that begins at once.
+            if !self.run_paced() {
+                return;
+            }
         }
     }
 

@@ -141,10 +141,13 @@ impl Core {
     }
 
     /// Goes on with those that waited for a checkpoint, once it has written enough.
-    pub(crate) fn run_paced(&mut self) {
-        if self.stalled.paced && !self.has_to_wait() {
+    /// False when there was nothing to do.
+    pub(crate) fn run_paced(&mut self) -> bool {
+        let can = self.stalled.paced && !self.has_to_wait();
+        if can {
             self.run_stalled();
         }
+        can
     }
 
     /// Applies what has all its pages, in order, as long as memory has room for what it changes.
@@ -181,6 +184,8 @@ impl Core {
             // above all. Each time follows some progress: pages that the next one needs
             // may have to come again, but not for ever.
             self.evict();
+            // Records may have been sealed, which a checkpoint waits for.
+            self.issue();
         }
         if any || self.stalled.is_empty() {
             self.events.extend(self.pager.take_behind().into_iter().map(StoreEvent::Loaded));
