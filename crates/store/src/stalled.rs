@@ -164,7 +164,10 @@ impl Core {
             let wanted = Needs::of_transaction(&self.index, &first.txn);
             if !wanted.is_empty() {
                 self.load(wanted, None);
-                self.load_ahead();
+                // Those behind have asked for theirs; where some were applied, others come up.
+                if any {
+                    self.load_ahead();
+                }
                 break;
             }
             let Some(Waiting { id, txn, blocks, growth }) = self.stalled.queue.pop_front() else {
