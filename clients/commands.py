@@ -8,6 +8,7 @@ set.  How its output is compared between two clusters:
   lines   the same lines in any order, after the masks
   words   the same text with every number masked: tables of usage and rates
   code    the exit code only (output is free text, or depends on time)
+  wait    not at all: it is repeated until it succeeds, for what takes a while
 
 The exit code is always compared.  A step may be named in EXPECTED with the
 reason why Loligo differs; `docs/compatibility.md` carries the same rows.
@@ -202,6 +203,7 @@ json   ceph tell osd.0 dump_mempools -f json | python3 -c "import json,sys; m=js
 json   ceph osd metadata 0 -f json
 json   ceph osd find 0 -f json
 json   ceph osd perf -f json
+wait   ceph osd pool stats -f json | (! grep recovered)
 json   ceph osd pool stats -f json
 json   ceph osd blocklist ls -f json
 json   ceph node ls -f json

@@ -14,8 +14,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import commands
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Seconds after which a step is mentioned.
+# Seconds after which a step is mentioned, and after which waiting ends.
 SLOW = 10
+WAIT_MAX = 60
 
 
 def run(command, conf, cwd, more_env):
@@ -38,6 +39,10 @@ def play(conf, suite, names):
         for name in names:
             for mode, command in commands.parse(suite.TABLES[name]):
                 began = time.time()
+                if mode == "wait":
+                    while run(command, conf, scratch, suite.ENV)["code"] and time.time() - began < WAIT_MAX:
+                        time.sleep(0.5)
+                    continue
                 replies.append({"mode": mode, "command": command, **run(command, conf, scratch, suite.ENV)})
                 if time.time() - began > SLOW:
                     print(f"{time.time() - began:.0f} s: {command}", flush=True)
