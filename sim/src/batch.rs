@@ -103,7 +103,7 @@ impl Batch {
     pub fn summary(&self) -> String {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
-             {} duplicates recognised, {} ranges backfilled, {} checkpoints, \
+             {} duplicates recognised, {} ranges backfilled, {} bytes shared in recovery, {} checkpoints, \
              {} waits for metadata, {} of {} damaged objects repaired, {} requests of fenced clients refused, \
              {} locks busy, {} notifications answered, {} late, {} watches lost",
             self.seeds,
@@ -114,6 +114,7 @@ impl Batch {
             self.simulated.as_secs_f64(),
             self.coverage.duplicates,
             self.coverage.backfilled_ranges,
+            self.coverage.shared_bytes,
             self.coverage.checkpoints,
             self.coverage.pending,
             self.coverage.repaired,

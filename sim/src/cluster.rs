@@ -193,6 +193,8 @@ pub struct Coverage {
     /// Resent requests that were recognised.
     pub duplicates: u64,
     pub backfilled_ranges: u64,
+    /// Bytes that recovered objects took from others at their receiver.
+    pub shared_bytes: u64,
     /// Checkpoints that the stores took.
     pub checkpoints: u64,
     /// Answers of stores that metadata had to be loaded first.
@@ -227,6 +229,7 @@ impl Coverage {
     pub fn add(&mut self, other: Coverage) {
         self.duplicates += other.duplicates;
         self.backfilled_ranges += other.backfilled_ranges;
+        self.shared_bytes += other.shared_bytes;
         self.checkpoints += other.checkpoints;
         self.pending += other.pending;
         self.damaged += other.damaged;
@@ -389,6 +392,7 @@ impl SimCluster {
             let counters = osd.counters();
             self.coverage.duplicates += counters.duplicates;
             self.coverage.backfilled_ranges += counters.backfilled_ranges;
+            self.coverage.shared_bytes += counters.recovery_bytes_shared;
             self.coverage.pending += osd.store().answered_pending();
             self.coverage.repaired += counters.repaired;
         }

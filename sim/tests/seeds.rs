@@ -43,6 +43,7 @@ fn fresh_seeds_keep_every_promise() {
     assert!(
         reached.duplicates > 0
             && reached.backfilled_ranges > 0
+            && reached.shared_bytes > 0
             && reached.checkpoints > 0
             && reached.pending > 0
             && reached.repaired > 0
@@ -89,6 +90,12 @@ fn executing_a_resent_request_again_is_found() {
 fn trimming_a_clone_that_a_snapshot_needs_is_found() {
     let sabotage = Sabotage { trim_too_much: true, ..Sabotage::default() };
     assert_found(sabotage, 100, &["instead of token"]);
+}
+
+#[test]
+fn sharing_with_a_base_that_is_not_the_one_meant_is_found() {
+    let sabotage = Sabotage { share_unchecked: true, ..Sabotage::default() };
+    assert_found(sabotage, 300, &["instead of token", "differ"]);
 }
 
 #[test]

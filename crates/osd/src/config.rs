@@ -74,6 +74,8 @@ pub struct Sabotage {
     pub ignore_lease: bool,
     /// Trimming takes a clone with all its snapshots where one of them was removed.
     pub trim_too_much: bool,
+    /// What is recovered is made from whatever its receiver has in the place of the base.
+    pub share_unchecked: bool,
     /// Looks whether a client is on the blocklist when its request arrives, and not when it runs.
     pub fence_arrivals_only: bool,
     /// Serves clients that are on the blocklist.

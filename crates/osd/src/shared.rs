@@ -6,7 +6,7 @@ use crate::config::OsdConfig;
 use crate::exec::CopySource;
 use crate::heartbeat::{Link, PeerOsd, Peers};
 use crate::maps::Maps;
-use crate::peer::{self, PgHeader, PgMessage};
+use crate::peer::{self, PgHeader, PgMessage, PushAck};
 use crate::pg::watch::WatchTotals;
 use crate::space::Space;
 use base::{Duration, Time};
@@ -21,7 +21,7 @@ use wire::types::{EVersion, Epoch, HObject, OsdId, PgId};
 /// What becomes durable with a transaction, and who wants to know.
 ///
 /// `interval` tells notifications of a past interval from current ones.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Commit {
     /// Nobody asks.
     Silent,
@@ -40,9 +40,7 @@ pub enum Commit {
         pg: PgId,
         interval: Epoch,
         from: OsdId,
-        object: HObject,
-        version: EVersion,
-        part: u32,
+        ack: PushAck,
         last: bool,
     },
     Backfilled {
@@ -120,6 +118,10 @@ pub struct Counters {
     pub snap_trims: u64,
     /// Ranges of objects that this OSD took in as the target of a backfill.
     pub backfilled_ranges: u64,
+    /// Bytes of objects sent to others that those took from objects they had.
+    pub recovery_bytes_shared: u64,
+    /// Objects sent so that the receiver did not have what they were to be made from.
+    pub recovery_bases_refused: u64,
     /// Writes that some member's device had no room for.
     pub refused_full: u64,
 }

@@ -6,8 +6,8 @@ use wire::types::{OsdId, Uuid};
 use wire::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// Versions of the bodies this build speaks.
-pub const VERSION_MIN: u16 = 2;
-pub const VERSION_MAX: u16 = 2;
+pub const VERSION_MIN: u16 = 3;
+pub const VERSION_MAX: u16 = 3;
 const _: () = assert!(VERSION_MIN <= VERSION_MAX);
 
 /// What a link is for. Heartbeats have links of their own, so that they never

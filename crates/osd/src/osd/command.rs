@@ -74,6 +74,8 @@ impl<S: ObjectStore> Osd<S> {
             ("malformed", counters.malformed),
             ("snap_trims", counters.snap_trims),
             ("backfilled_ranges", counters.backfilled_ranges),
+            ("recovery_bytes_shared", counters.recovery_bytes_shared),
+            ("recovery_bases_refused", counters.recovery_bases_refused),
             ("op_w_refused_full", counters.refused_full),
             ("object_read_errors", counters.read_errors),
             ("objects_repaired", counters.repaired),

@@ -11,7 +11,6 @@ mod records;
 
 use crate::action::{Action, Channel, Ctx, DownReason};
 use crate::config::OsdConfig;
-use crate::peer::PushAck;
 use crate::pg::{LoadError, Pg};
 use crate::shared::{Commit, Counters, Fetch, Load, Shared};
 use base::{MemoryUse, Time};
@@ -329,9 +328,7 @@ impl<S: ObjectStore> Osd<S> {
             Commit::Write { version, .. } if pg.is_active() => pg.on_write_committed(sh, ctx, version),
             Commit::Write { version, .. } => pg.on_replica_committed(sh, ctx, version),
             Commit::Activation { .. } => pg.on_activation_committed(sh, ctx),
-            Commit::Part { from, object, version, part, last, .. } => {
-                pg.on_part_committed(sh, ctx, from, PushAck { object, version, part }, last);
-            }
+            Commit::Part { from, ack, last, .. } => pg.on_part_committed(sh, ctx, from, ack, last),
             Commit::Backfilled { last_backfill, .. } => pg.on_backfilled_committed(sh, ctx, last_backfill),
         }
     }

@@ -20,7 +20,7 @@ use crate::space::Space;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use wire::codec::{DecodeError, Result};
-use wire::types::{EVersion, Epoch, HObject, OsdId, PgId};
+use wire::types::{EVersion, Epoch, HObject, IntervalSet, OsdId, PgId, SnapId};
 use wire::{Decode, Decoder, Encode, Encoder};
 
 /// Which PG, and in which interval the sender is. Receivers in another
@@ -45,6 +45,35 @@ impl Decode for PgHeader {
     const MIN_LEN: usize = 25;
     fn decode(d: &mut Decoder) -> Result<Self> {
         Ok(PgHeader { pg: d.get()?, interval: d.get()?, epoch: d.get()? })
+    }
+}
+
+/// An object that another is made from: a clone of the same head, or the head. What
+/// [`Push`] does not bring is as it is there.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Base {
+    pub snap: SnapId,
+    /// The receiver must have this very version.
+    pub version: EVersion,
+    /// Nothing from here on is shared.
+    pub cut: u64,
+    /// Ranges before that which hold zeros.
+    pub zeros: IntervalSet,
+}
+
+impl Encode for Base {
+    fn encode(&self, e: &mut Encoder) {
+        e.put(&self.snap);
+        e.put(&self.version);
+        e.u64(self.cut);
+        e.put(&self.zeros);
+    }
+}
+
+impl Decode for Base {
+    const MIN_LEN: usize = 32;
+    fn decode(d: &mut Decoder) -> Result<Self> {
+        Ok(Base { snap: d.get()?, version: d.get()?, cut: d.u64()?, zeros: d.get()? })
     }
 }
 
@@ -153,11 +182,19 @@ bodies! {
     Pull = 50 {
         object: HObject,
         need: EVersion,
+        /// Clones of the same head, or the head, that the primary misses, too: no bases.
+        lacks: Vec<HObject>,
+        /// The primary's copy is damaged, and what it shares blocks with may be as well: no base.
+        whole: bool,
     }
     /// Part of an object, in answer to a pull or on the primary's own account.
     Push = 51 {
+        /// Tells parts of this attempt from those of another: attempts differ in what they leave out.
+        attempt: u64,
         object: HObject,
         version: EVersion,
+        /// In the first part: what the object is made from.
+        base: Option<Base>,
         /// Counts from 0; the receiver acknowledges each before the next comes.
         part: u32,
         last: bool,
@@ -172,6 +209,7 @@ bodies! {
         repair: bool,
     }
     PushAck = 52 {
+        attempt: u64,
         object: HObject,
         version: EVersion,
         part: u32,
@@ -182,6 +220,11 @@ bodies! {
         need: EVersion,
         /// It should, but its device lost it.
         damaged: bool,
+    }
+    /// The receiver does not have the base in that version: it needs the whole object.
+    PushRefused = 54 {
+        attempt: u64,
+        object: HObject,
     }
     /// Primary to a backfill target: what do you have from here to there?
     Scan = 55 {
@@ -242,7 +285,7 @@ pub const KIND_MAPS: u16 = 18;
 pub const KIND_REPL: u16 = 47;
 pub const KIND_COPY_RESULT: u16 = 65;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Of a write to an image, rounded up.
 const REPL_FRONT_LEN: usize = 512;
 
@@ -365,4 +408,39 @@ fn decode_repl(d: &mut Decoder) -> Result<PeerMessage> {
 
 pub fn channel_of(kind: u16) -> Channel {
     if kind == KIND_PING || kind == KIND_PONG { Channel::Heartbeat } else { Channel::Data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::PoolId;
+
+    #[test]
+    fn a_push_from_a_base_survives_and_every_truncation_is_an_error() {
+        let pg = PgId { pool: PoolId(1), seed: 3 };
+        let header = PgHeader { pg, interval: Epoch(4), epoch: Epoch(5) };
+        let mut zeros = IntervalSet::new();
+        zeros.insert(4096, 8192);
+        let base = Base { snap: SnapId(7), version: EVersion::new(Epoch(3), 9), cut: 1 << 20, zeros };
+        let push = PgMessage::from(Push {
+            attempt: 11,
+            object: HObject { pool: pg.pool, name: "a".into(), snap: SnapId(8), ..HObject::default() },
+            version: EVersion::new(Epoch(3), 10),
+            base: Some(base),
+            part: 0,
+            last: true,
+            size: 2 << 20,
+            data: vec![(0, Bytes::from_static(b"data"))],
+            xattrs: [("_".to_string(), Bytes::from_static(b"info"))].into(),
+            omap_header: Bytes::new(),
+            omap: BTreeMap::new(),
+            repair: false,
+        });
+        let body = Bytes::from(encode_pg(&header, &push).concat());
+        let back = PeerMessage::decode(push.kind(), body.clone()).unwrap();
+        assert_eq!(back, PeerMessage::Pg(header, push.clone()));
+        for cut in 0..body.len() {
+            assert!(PeerMessage::decode(push.kind(), body.slice(..cut)).is_err(), "cut at {cut}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use crate::shared::{Commit, Load, Shared};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Mutation, ObjectStore, StoreError, Transaction};
-use wire::types::{EVersion, HObject, OsdId, SnapId};
+use wire::types::{EVersion, HObject, OsdId};
 
 /// Objects compared at once: also how many may be blocked at once.
 const RANGE_OBJECTS: usize = 16;
@@ -64,13 +64,18 @@ impl Backfill {
 
     /// The object or a clone of it is to be dropped: a write may make a clone of the same id.
     fn drops_any_of(&self, object: &HObject) -> bool {
-        let first = HObject { snap: SnapId(0), ..object.clone() };
-        self.drops.range(first..=object.head()).next().is_some()
+        self.drops.range(object.head_and_clones()).next().is_some()
     }
 
     /// The object is to be sent, or on its way.
     pub fn is_pushing(&self, object: &HObject) -> bool {
         matches!(&self.stage, Stage::Pushing(objects) if objects.contains(object))
+    }
+
+    /// The target has it as we do.
+    pub fn has(&self, object: &HObject) -> bool {
+        let compared = matches!(&self.stage, Stage::Pushing(objects) if !objects.contains(object));
+        *object <= self.done || (compared && *object <= self.range_end)
     }
 
     /// Places it takes in the throttle.
@@ -270,17 +275,53 @@ impl Pg {
             .collect();
         let blocked = (backfill.done.clone(), backfill.range_end.clone());
         backfill.range_end = theirs.end;
-        backfill.stage = Stage::Pushing(to_push.clone());
+        backfill.stage = Stage::Pushing(to_push);
         backfill.drops = drops;
-        for object in to_push {
-            self.start_push(sh, ctx, from, object);
-        }
+        self.push_range(sh, ctx, from);
         self.check_range(sh, ctx, from);
         // What was the same on both sides need not wait any longer.
         let waiting: Vec<HObject> =
             self.objects.range(blocked.0..=blocked.1).map(|(object, _)| object.clone()).collect();
         for object in waiting {
             self.pump_object(sh, ctx, &object);
+        }
+    }
+
+    /// Sends what may be sent now: of an object and its clones one at a time, from the oldest on,
+    /// so that each finds at the target what it shares with the one before.
+    fn push_range<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, osd: OsdId) {
+        let Some(Stage::Pushing(objects)) = self.backfills.get(&osd).map(|b| &b.stage) else { return };
+        let under_way = self.pushing.values().filter(|push| push.to == osd);
+        let mut heads: BTreeSet<HObject> = under_way.map(|push| push.object.head()).collect();
+        // Others of it do not wait for what we lack ourselves: that goes to all once we have it.
+        let is_lacked = |object: &HObject| self.missing.contains(object) || self.unfound.contains(object);
+        let next = objects.iter().filter(|object| !is_lacked(object) && heads.insert(object.head()));
+        for object in next.cloned().collect::<Vec<_>>() {
+            self.start_push(sh, ctx, osd, object);
+        }
+    }
+
+    /// The same for all targets.
+    pub(super) fn push_ranges<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
+        for osd in self.backfills.keys().copied().collect::<Vec<_>>() {
+            self.push_range(sh, ctx, osd);
+        }
+    }
+
+    /// A client waits for this object: it does not wait for others of its range.
+    pub(super) fn want_in_backfill<S: ObjectStore>(
+        &mut self,
+        sh: &mut Shared<S>,
+        ctx: &mut Ctx<'_>,
+        object: &HObject,
+    ) {
+        if self.backfills.is_empty() || self.missing.contains(object) || self.unfound.contains(object) {
+            return;
+        }
+        let begun = |osd: OsdId| self.pushing.values().any(|p| p.to == osd && p.object == *object);
+        let waits = self.backfills.iter().filter(|(osd, b)| b.is_pushing(object) && !begun(**osd));
+        for osd in waits.map(|(osd, _)| *osd).collect::<Vec<_>>() {
+            self.start_push(sh, ctx, osd, object.clone());
         }
     }
 
@@ -295,6 +336,7 @@ impl Pg {
         let Stage::Pushing(objects) = &mut backfill.stage else { return };
         if objects.remove(object) {
             self.stats.recovered_objects += 1;
+            self.push_range(sh, ctx, osd);
             self.check_range(sh, ctx, osd);
             self.pump_object(sh, ctx, object);
         }

@@ -21,6 +21,9 @@ mod ops;
 mod peering;
 mod persist;
 mod placement;
+mod push;
+mod push_base;
+mod receive;
 mod recovery;
 mod repair;
 mod replica;
@@ -32,7 +35,7 @@ pub mod stats;
 pub mod watch;
 
 pub use persist::{LoadError, load, meta_object, pg_meta};
-pub use recovery::TEMP_POOL;
+pub use receive::TEMP_POOL;
 
 use crate::action::Ctx;
 use crate::maps::Placement;
@@ -46,7 +49,8 @@ use log::PgLog;
 use missing::Missing;
 use ops::{Fetching, ObjectQueue};
 use persist::{Loaded, Records};
-use recovery::{Pushing, Recovering};
+use push::Pushing;
+use recovery::Recovering;
 use replication::InFlight;
 use request::Request;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -172,7 +176,7 @@ pub struct Pg {
     unrepairable: BTreeSet<HObject>,
     pushing: BTreeMap<u64, Pushing>,
     /// Parts of an object on their way in: the part expected next.
-    receiving: BTreeMap<HObject, (EVersion, u32)>,
+    receiving: BTreeMap<HObject, receive::Receiving>,
 
     watches: watch::Watches,
 
@@ -397,6 +401,7 @@ impl Pg {
             PgMessage::Pull(m) => self.on_pull(sh, ctx, from, m),
             PgMessage::Push(m) => self.on_push(sh, ctx, from, m),
             PgMessage::PushAck(m) => self.on_push_ack(sh, ctx, from, m),
+            PgMessage::PushRefused(m) => self.on_push_refused(sh, ctx, from, m),
             PgMessage::PullFailed(m) => self.on_pull_failed(sh, ctx, from, m),
             PgMessage::Scan(m) => self.on_scan(sh, ctx, from, m),
             PgMessage::ScanResult(m) => self.on_scan_result(sh, ctx, from, m),

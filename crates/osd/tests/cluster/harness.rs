@@ -756,6 +756,18 @@ impl World {
     // The client.
 
     pub fn submit(&mut self, client: usize, object: &str, ops: Vec<OsdOp>) -> u64 {
+        self.submit_at(client, object, ops, SnapId::HEAD, &[])
+    }
+
+    /// Of a snapshot, or under these snapshots, the newest first.
+    pub fn submit_at(
+        &mut self,
+        client: usize,
+        object: &str,
+        ops: Vec<OsdOp>,
+        snap: SnapId,
+        under: &[SnapId],
+    ) -> u64 {
         let write = ops.iter().any(|o| o.code.is_write());
         let locator = ObjectLocator::pool(POOL);
         let hash = placement_hash(&locator, object);
@@ -770,9 +782,9 @@ impl World {
             locator,
             object: object.into(),
             ops,
-            snap: SnapId::HEAD,
-            snap_seq: SnapId(0),
-            snaps: vec![],
+            snap,
+            snap_seq: under.first().copied().unwrap_or(SnapId(0)),
+            snaps: under.to_vec(),
             retry_attempt: 0,
             features: 0,
         };
@@ -946,7 +958,7 @@ impl World {
                             break;
                         }
                     }
-                    copy.insert(id.object.name.clone(), (xattrs, omap, data));
+                    copy.insert(id.object.clone(), (xattrs, omap, data));
                 }
                 copies.push((osd, copy));
             }

@@ -1,6 +1,7 @@
 //! Several OSD cores together: what clients and administrators may rely on.
 
 mod backoff;
+mod clones;
 mod damage;
 mod full;
 mod harness;

@@ -15,7 +15,7 @@ use crate::api::{
 use crate::check::{self, Existing};
 use bytes::Bytes;
 use object::MemObject;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use wire::types::HObject;
 
@@ -137,6 +137,13 @@ impl MemStore {
             Arc::make_mut(object).damaged = true;
             true
         })
+    }
+
+    /// Bytes of data as a store would keep them in which clones share what none has overwritten.
+    pub fn distinct_data(&self) -> u64 {
+        let objects = self.collections.0.values().flat_map(BTreeMap::values);
+        let pages: BTreeSet<_> = objects.flat_map(|object| object.pages_by_place()).collect();
+        pages.len() as u64 * object::PAGE_LEN
     }
 
     /// Queued and not committed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub(super) const PAGE_LEN: u64 = BLOCK_LEN;
 
-type Page = [u8; PAGE_LEN as usize];
+pub(super) type Page = [u8; PAGE_LEN as usize];
 
 const ZEROS: Page = [0; PAGE_LEN as usize];
 
@@ -42,6 +42,11 @@ fn by_page(offset: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 impl MemObject {
     pub(super) fn allocated(&self) -> u64 {
         self.pages.len() as u64 * PAGE_LEN
+    }
+
+    /// Pages that objects share are in one place.
+    pub(super) fn pages_by_place(&self) -> impl Iterator<Item = *const Page> {
+        self.pages.values().map(Arc::as_ptr)
     }
 
     pub(super) fn omap_len(&self) -> u64 {

@@ -3,6 +3,7 @@ use crate::codec::{Decode, Decoder, Encode, Encoder, Result};
 use ecow::EcoString;
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// `hobject_t`: one object, or one clone of it, with its place in the order
 /// that listings and backfill follow.
@@ -37,6 +38,11 @@ impl HObject {
     /// The live object that this is, or is a clone of.
     pub fn head(&self) -> HObject {
         HObject { snap: SnapId::HEAD, ..self.clone() }
+    }
+
+    /// The live object and all the clones that it may have.
+    pub fn head_and_clones(&self) -> RangeInclusive<HObject> {
+        HObject { snap: SnapId(0), ..self.clone() }..=self.head()
     }
 
     pub fn is_clone(&self) -> bool {
