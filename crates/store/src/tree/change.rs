@@ -72,7 +72,8 @@ impl<T: Kind> Tree<T> {
             Err(entry) => entry,
         };
         let slot = self.slot(at);
-        let behind = entry == slot.sums.count as usize;
+        // Not behind nothing: an empty page may begin with this very key.
+        let behind = entry > 0 && entry == slot.sums.count as usize;
         if behind && (slot.sums.weight + sums.weight) as usize > T::PAGE_LEN {
             // Ascending insertion, as of a PG's log, leaves full pages behind.
             let at = self.insert_slot((at.0, at.1 + 1), key.clone(), vec![(key, value)]);
