@@ -78,9 +78,14 @@ impl Core {
             return self.stall_behind(txn);
         }
         if !self.index.is_loaded() {
-            let wanted = Needs::of_transaction(&self.index, &txn);
-            if !wanted.is_empty() {
-                return self.stall(txn, wanted);
+            let missing = Needs::of_transaction(&self.index, &txn, &[]);
+            if missing.places || !missing.pages.is_empty() {
+                let nothing_comes = missing.pages.is_empty();
+                let id = self.stall(txn, missing.pages)?;
+                if nothing_comes {
+                    self.run_stalled();
+                }
+                return Ok(id);
             }
         }
         self.index.begin_transaction();
@@ -113,6 +118,7 @@ impl Core {
             self.seal();
         }
         self.open_batch().add_txn(id);
+        self.index.begin_changes();
         for op in &txn.ops {
             self.apply(op, placing);
         }
@@ -315,7 +321,7 @@ impl Core {
         let mut at = part.start;
         while at < part.end {
             let want = (part.end - at).div_ceil(BLOCK) as u32;
-            let run = self.alloc.allocate_next(want).expect("space was checked before");
+            let run = self.fresh(want, |alloc| alloc.allocate_next(want));
             let end = part.end.min(at + run.count as usize * BLOCK);
             crcs.clear();
             self.gather.push(run, data, at..end, &mut crcs);
@@ -337,7 +343,7 @@ impl Core {
         let mut at = part.start;
         while at < part.end {
             let want = (part.end - at).div_ceil(BLOCK).min(PINNED_MAX as usize) as u32;
-            let run = self.alloc.allocate(want, None).expect("space was checked before");
+            let run = self.fresh(want, |alloc| alloc.allocate(want, None));
             let end = part.end.min(at + run.count as usize * BLOCK);
             crcs.clear();
             gather.push(run, data, at..end, &mut crcs);
@@ -404,7 +410,7 @@ impl Core {
             Some(mapping) if !self.index.is_shared(mapping.device) => mapping.device,
             _ => {
                 let hint = hint.or_else(|| self.neighbour(id, block));
-                self.alloc.allocate(1, hint).expect("space was checked before").start
+                self.fresh(1, |alloc| alloc.allocate(1, hint)).start
             }
         };
         let end = u64::from(block) * BLOCK_LEN + piece.len() as u64;

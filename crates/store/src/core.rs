@@ -8,6 +8,7 @@ use crate::alloc::{Allocator, Run};
 use crate::api::{FetchId, StoreError, StoreEvent, TxnId};
 use crate::batch::Batch;
 use crate::buffers::Buffers;
+use crate::chosen::Chosen;
 use crate::dirty::Dirty;
 use crate::engine::{EngineError, Options};
 use crate::gather::{Gather, Pieces};
@@ -90,6 +91,7 @@ pub(crate) struct Core {
 
     pub(crate) pager: Pager,
     pub(crate) stalled: Stalled,
+    pub(crate) chosen: Chosen,
     pub(crate) reads: KeyMap<FetchId, ReadOp>,
     /// Answers for `fsck`.
     pub(crate) checks: Vec<(u32, env::DiskResult)>,
@@ -223,7 +225,8 @@ impl Core {
         if blocks == 0 && growth == 0 {
             return Ok(());
         }
-        let free = self.alloc.free_blocks();
+        // What was chosen was promised, too.
+        let free = self.alloc.free_blocks() + self.chosen.blocks();
         let (promised, promised_growth) = self.stalled.promised();
         let blocks = blocks + promised;
         let next = self.checkpoint_blocks(growth + promised_growth);

@@ -50,10 +50,21 @@ pub struct FsckReport {
 }
 
 enum Stage {
-    Superblocks { answered: usize },
-    Chain { index: u32, places: [Option<Run>; COPIES_MAX], asked: usize, answered: usize },
+    Superblocks {
+        answered: usize,
+    },
+    Chain {
+        index: u32,
+        places: [Option<Run>; COPIES_MAX],
+        asked: usize,
+        answered: usize,
+    },
     Pages,
     Objects,
+    /// Of each device block, from this one on.
+    References {
+        device: u32,
+    },
     Done,
 }
 
@@ -85,6 +96,8 @@ pub struct Fsck {
     reads: BTreeMap<FetchId, u64>,
     /// By device block, up to 255.
     references: Vec<u8>,
+    /// Device blocks in use.
+    used: u64,
     report: FsckReport,
 }
 
@@ -107,6 +120,7 @@ impl Fsck {
             ranges: VecDeque::new(),
             reads: BTreeMap::new(),
             references: Vec::new(),
+            used: 0,
         };
         match fsck.engine.core_mut() {
             Some(core) => {
@@ -162,7 +176,7 @@ impl Fsck {
                 Stage::Superblocks { .. } => self.on_superblock(part, result),
                 Stage::Chain { .. } => self.on_chunk(part, result),
                 Stage::Pages => self.on_page(part, result),
-                Stage::Objects | Stage::Done => (),
+                Stage::Objects | Stage::References { .. } | Stage::Done => (),
             }
         }
         if let Some(error) = self.engine.fatal_error().cloned() {
@@ -175,6 +189,9 @@ impl Fsck {
         }
         if matches!(self.stage, Stage::Objects) {
             self.read_objects();
+        }
+        if matches!(self.stage, Stage::References { .. }) && self.waiting.is_none() {
+            self.check_references();
         }
     }
 
@@ -323,8 +340,7 @@ impl Fsck {
                 return;
             }
             if self.collections.is_empty() && self.ranges.is_empty() {
-                self.check_references();
-                self.stage = Stage::Done;
+                self.stage = Stage::References { device: 0 };
                 return;
             }
         }
@@ -418,37 +434,51 @@ impl Fsck {
     // ---- references
 
     fn check_references(&mut self) {
+        let Stage::References { device: first } = self.stage else { return };
+        for device in first..self.references.len() as u32 {
+            if let Err(load) = self.check_block(device) {
+                self.waiting = Some(load);
+                self.stage = Stage::References { device };
+                return;
+            }
+        }
+        self.stage = Stage::Done;
         let Some(core) = self.engine.core() else { return };
-        let mut problems = Vec::new();
-        let reserved = core.superblock.reserved();
-        let (mut used, mut shared) = (0, 0);
-        let found = (0u32..).zip(&self.references).filter(|(_, count)| **count > 0);
-        for (device, count) in found {
-            used += 1;
-            shared += u64::from(*count > 1);
-            let offset = u64::from(device) * BLOCK_LEN;
-            let this = Run { start: device, count: 1 };
-            if !core.index.used.is_set(device) || !core.alloc.is_used(device) {
-                problems.push(format!("device offset {offset} is in use and counts as free"));
-            }
-            if core.chain.iter().chain(&reserved).any(|run| run.overlaps(this)) {
-                problems.push(format!("device offset {offset} belongs to the store itself"));
-            }
-            let refs = core.index.refs(device);
-            if refs.min(255) != u32::from(*count) {
-                problems.push(format!("device offset {offset} has {count} references, {refs} are counted"));
-            }
-        }
-        let counted = core.index.totals.used;
+        let (counted, objects, used) = (core.index.totals.used, core.index.totals.objects, self.used);
         if counted != used {
-            problems.push(format!("{used} device blocks are in use, {counted} are counted"));
+            self.problem(format!("{used} device blocks are in use, {counted} are counted"));
         }
-        let objects = core.index.totals.objects;
         if objects != self.report.objects {
-            problems.push(format!("there are {} objects, {objects} are counted", self.report.objects));
+            self.problem(format!("there are {} objects, {objects} are counted", self.report.objects));
         }
-        self.report.shared_blocks = shared;
+    }
+
+    /// Errors: what has to be loaded before.
+    fn check_block(&mut self, device: u32) -> Result<(), FetchId> {
+        let count = self.references[device as usize];
+        let Some(core) = self.engine.core_mut().filter(|_| count > 0) else { return Ok(()) };
+        let wanted = needs::of_references(&core.index, device);
+        if !wanted.is_empty() {
+            core.evict();
+            return Err(core.pager.wish(wanted));
+        }
+        let mut problems = Vec::new();
+        let offset = u64::from(device) * BLOCK_LEN;
+        let this = Run { start: device, count: 1 };
+        if !core.index.used.is_set(device) || !core.alloc.is_used(device) {
+            problems.push(format!("device offset {offset} is in use and counts as free"));
+        }
+        if core.chain.iter().chain(&core.superblock.reserved()).any(|run| run.overlaps(this)) {
+            problems.push(format!("device offset {offset} belongs to the store itself"));
+        }
+        let refs = core.index.refs(device);
+        if refs.min(255) != u32::from(count) {
+            problems.push(format!("device offset {offset} has {count} references, {refs} are counted"));
+        }
+        self.used += 1;
+        self.report.shared_blocks += u64::from(count > 1);
         problems.into_iter().for_each(|line| self.problem(line));
+        Ok(())
     }
 }
 

@@ -3,8 +3,7 @@
 //! Four trees of pages ([`crate::kinds`]), of which some are in memory. The index
 //! changes only by [`LogOp`]s, in the live path and in replay alike, so the
 //! two cannot drift apart; the pages an operation needs are loaded before
-//! ([`crate::needs`]). References of shared blocks stay in memory: blocks
-//! that a transaction is about to be given cannot be known before. Must not know the device, the log or free space: blocks
+//! ([`crate::needs`]). Must not know the device, the log or free space: blocks
 //! that lose their last reference are handed to a [`BlockSink`].
 
 use crate::api::{CollId, ObjectId};
@@ -21,6 +20,7 @@ use base::MemoryUse;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Learns which device blocks come into use and which go out of it.
@@ -165,6 +165,9 @@ pub(crate) struct Index {
     pub(crate) totals: Totals,
     /// Objects that the transaction at hand has named.
     known: Known,
+    /// Device blocks that got their first owner since [`Index::begin_changes`], as long as pages of
+    /// references are absent: theirs may be, too.
+    given: Vec<Range<u32>>,
 }
 
 impl Default for Index {
@@ -179,6 +182,7 @@ impl Default for Index {
             next_nid: 1,
             totals: Totals::default(),
             known: Known::default(),
+            given: Vec::new(),
         }
     }
 }
@@ -201,6 +205,13 @@ impl Names for Index {
 
 fn entry_len(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
+}
+
+fn note_given(given: &mut Vec<Range<u32>>, device: u32) {
+    match given.last_mut() {
+        Some(run) if run.end == device => run.end += 1,
+        _ => given.push(device..device + 1),
+    }
 }
 
 /// Orders keys against one omap entry.
@@ -270,6 +281,11 @@ impl Index {
         self.known.end();
     }
 
+    /// Pages were loaded for what is applied from here on, all at once.
+    pub(crate) fn begin_changes(&mut self) {
+        self.given.clear();
+    }
+
     pub(crate) fn mapping(&self, nid: Nid, block: u32) -> Option<Mapping> {
         self.chunk(nid, block)?.get(block % CHUNK_BLOCKS)
     }
@@ -325,9 +341,16 @@ impl Index {
     }
 
     fn extra_refs(&self, device: u32) -> u32 {
-        let key = device / CHUNK_BLOCKS;
-        let chunk = self.shared.tree.get(u64::from(key), |other| other.cmp(&key));
-        chunk.and_then(|(_, chunk)| chunk.get(device % CHUNK_BLOCKS)).unwrap_or(0)
+        let (key, tree) = (device / CHUNK_BLOCKS, &self.shared.tree);
+        let Ok(found) = tree.try_find(u64::from(key), |other| other.cmp(&key)) else {
+            // What a clone shares has its page in memory, so this one has no second owner.
+            assert!(
+                self.given.iter().any(|run| run.contains(&device)),
+                "a page of references was not loaded"
+            );
+            return 0;
+        };
+        found.and_then(|position| tree.at(position).1.get(device % CHUNK_BLOCKS)).unwrap_or(0)
     }
 
     pub(crate) fn refs(&self, device: u32) -> u32 {
@@ -361,8 +384,11 @@ impl Index {
 
     /// Whether nothing has to be loaded, whatever is asked.
     pub(crate) fn is_loaded(&self) -> bool {
-        let Index { objects, blocks, omap, .. } = self;
-        objects.tree.is_loaded() && blocks.tree.is_loaded() && omap.tree.is_loaded()
+        let Index { objects, blocks, omap, shared, .. } = self;
+        objects.tree.is_loaded()
+            && blocks.tree.is_loaded()
+            && omap.tree.is_loaded()
+            && shared.tree.is_loaded()
     }
 
     /// Upper bounds of what pages and their directory take on the device.
@@ -410,10 +436,11 @@ impl Index {
             // From each tree according to its size.
             let excess = memory - limit;
             let part = |of: usize| (excess as u128 * of as u128 / memory as u128) as usize + 1;
-            let Index { objects, blocks, omap, .. } = self;
+            let Index { objects, blocks, omap, shared, .. } = self;
             let freed = objects.tree.evict(part(objects.tree.memory()))
                 + blocks.tree.evict(part(blocks.tree.memory()))
-                + omap.tree.evict(part(omap.tree.memory()));
+                + omap.tree.evict(part(omap.tree.memory()))
+                + shared.tree.evict(part(shared.tree.memory()));
             if freed == 0 {
                 return;
             }
@@ -495,13 +522,14 @@ impl Index {
         let mut replaced = Vec::new();
         let mut added = 0;
         let mut clash = false;
+        let notes = !self.shared.tree.is_loaded();
         let mut at = 0;
         while at < crcs.len() {
             let block = first + at as u32;
             let key = (nid, block / CHUNK_BLOCKS);
             let bit = block % CHUNK_BLOCKS;
             let count = (crcs.len() - at).min((CHUNK_BLOCKS - bit) as usize);
-            let (used, totals) = (&mut self.used, &mut self.totals);
+            let (used, totals, given) = (&mut self.used, &mut self.totals, &mut self.given);
             let mut set = |chunk: &mut Chunk<Mapping>| {
                 for i in 0..count {
                     let mapping = Mapping { device: device + (at + i) as u32, crc: crcs[at + i] };
@@ -511,6 +539,9 @@ impl Index {
                         None => added += 1,
                     }
                     totals.used += 1;
+                    if notes {
+                        note_given(given, mapping.device);
+                    }
                     clash |= !sink.used(mapping.device);
                     clash |= !used.set(mapping.device);
                 }

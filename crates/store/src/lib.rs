@@ -13,6 +13,7 @@ mod blocks;
 mod buffers;
 mod check;
 mod checkpoint;
+mod chosen;
 mod commit;
 mod core;
 mod dirty;

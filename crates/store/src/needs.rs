@@ -4,6 +4,7 @@
 //! number is on a page still to be loaded), asking again after the load finds
 //! what is missing next. Must not load anything.
 
+use crate::alloc::Run;
 use crate::api::{Mutation, ObjectId, Transaction};
 use crate::blocks::CHUNK_BLOCKS;
 use crate::index::{self, ALL_BLOCKS, Index, PageRef, Wanted, entries, entry, stretches};
@@ -22,6 +23,13 @@ enum Known<'a> {
     Is(&'a Onode),
 }
 
+/// What a transaction lacks.
+pub(crate) struct Missing {
+    pub(crate) pages: Vec<Wanted>,
+    /// Its places have to be chosen before it is applied: see [`crate::chosen`].
+    pub(crate) places: bool,
+}
+
 pub(crate) struct Needs<'a> {
     index: &'a Index,
     wanted: BTreeMap<PageRef, Wanted>,
@@ -30,11 +38,17 @@ pub(crate) struct Needs<'a> {
     /// Whose omap has lost keys so far: its pages may have gone, so that one which
     /// lay inside a range by now lies at its edge.
     cut: Vec<Nid>,
+    /// Objects that were written so far, with the device blocks they were given; none of a transaction,
+    /// whose blocks nobody has chosen yet. Kept only while pages of references are absent.
+    given: BTreeMap<ObjectId, Vec<Run>>,
+    /// A clone shares blocks that are not chosen yet.
+    shares_unchosen: bool,
 }
 
 impl<'a> Needs<'a> {
     pub(crate) fn new(index: &'a Index) -> Needs<'a> {
-        Needs { index, wanted: BTreeMap::new(), moved: Vec::new(), cut: Vec::new() }
+        let (wanted, given) = (BTreeMap::new(), BTreeMap::new());
+        Needs { index, wanted, moved: Vec::new(), cut: Vec::new(), given, shares_unchosen: false }
     }
 
     /// Empty: everything is in memory.
@@ -42,10 +56,15 @@ impl<'a> Needs<'a> {
         self.wanted.into_values().collect()
     }
 
-    pub(crate) fn of_transaction(index: &Index, txn: &Transaction) -> Vec<Wanted> {
+    /// `chosen`: where what it writes will be, if that is known.
+    pub(crate) fn of_transaction(index: &Index, txn: &Transaction, chosen: &[Run]) -> Missing {
         let mut needs = Needs::new(index);
         txn.ops.iter().for_each(|op| needs.mutation(op));
-        needs.into_wanted()
+        if needs.shares_unchosen {
+            chosen.iter().for_each(|run| needs.references_of(*run));
+        }
+        let places = needs.shares_unchosen && chosen.is_empty();
+        Missing { pages: needs.into_wanted(), places }
     }
 
     fn want(&mut self, wanted: Wanted) {
@@ -73,10 +92,10 @@ impl<'a> Needs<'a> {
         }
     }
 
-    /// Pages to map other device blocks for `first..end`.
-    fn blocks(&mut self, known: Known<'_>, first: u64, end: u64) {
+    /// Pages to map other device blocks for `first..end`. True when they are in memory.
+    fn blocks(&mut self, known: Known<'_>, first: u64, end: u64) -> bool {
         let Some(nid) = self.nid(known) else {
-            return;
+            return false;
         };
         let tree = &self.index.blocks.tree;
         let mut found: Vec<Wanted> = Vec::new();
@@ -87,7 +106,58 @@ impl<'a> Needs<'a> {
         {
             found.extend(tree.absent(|other| other.cmp(&key)).map(Wanted::from));
         }
+        let complete = found.is_empty();
         found.into_iter().for_each(|wanted| self.want(wanted));
+        complete
+    }
+
+    /// Pages to count the references of the device blocks that `first..end` has, but for those that
+    /// stay where they are.
+    fn references(&mut self, known: Known<'_>, first: u64, end: u64, stays: impl Fn(u32, u32) -> bool) {
+        let Known::Is(onode) = known else { return };
+        if self.index.shared.tree.is_loaded() || first >= end {
+            return;
+        }
+        let mut stretch = None;
+        let mut found: Vec<Wanted> = Vec::new();
+        self.index.for_mappings(onode.nid, first, end, |block, mapping| {
+            let key = mapping.device / CHUNK_BLOCKS;
+            if stretch != Some(key) && !stays(block, mapping.device) {
+                stretch = Some(key);
+                found.extend(self.index.shared.tree.absent(|other| other.cmp(&key)).map(Wanted::from));
+            }
+        });
+        found.into_iter().for_each(|wanted| self.want(wanted));
+    }
+
+    fn references_of(&mut self, run: Run) {
+        for key in run.start / CHUNK_BLOCKS..run.end().div_ceil(CHUNK_BLOCKS) {
+            if let Some(slot) = self.index.shared.tree.absent(|other| other.cmp(&key)) {
+                self.want(slot.into());
+            }
+        }
+    }
+
+    /// Pages to give all blocks of `first..end` up, or to share them.
+    fn blocks_and_references(&mut self, known: Known<'_>, first: u64, end: u64) {
+        if self.blocks(known, first, end) {
+            self.references(known, first, end, |_, _| false);
+        }
+    }
+
+    fn give(&mut self, id: &ObjectId, run: Option<Run>) {
+        if !self.index.shared.tree.is_loaded() {
+            self.given.entry(id.clone()).or_default().extend(run);
+        }
+    }
+
+    /// A clone shares what its source was given before.
+    fn share_given(&mut self, from: &ObjectId) {
+        match self.given.remove(from) {
+            Some(runs) if runs.is_empty() => self.shares_unchosen = true,
+            Some(runs) => runs.into_iter().for_each(|run| self.references_of(run)),
+            None => (),
+        }
     }
 
     fn omap_keys<'k>(&mut self, known: Known<'_>, keys: impl Iterator<Item = &'k [u8]>) {
@@ -116,19 +186,21 @@ impl<'a> Needs<'a> {
     fn remove(&mut self, id: &ObjectId) {
         let known = self.object(id);
         if let Known::Is(onode) = known {
-            self.blocks(known, 0, ALL_BLOCKS);
+            self.blocks_and_references(known, 0, ALL_BLOCKS);
             if onode.omap_keys > 0 {
                 self.omap_range(known, &[], None, true);
             }
         }
+        self.given.remove(id);
         self.moved.push((id.clone(), Known::New));
     }
 
     fn clone_object(&mut self, from: &ObjectId, to: &ObjectId) {
         let known = self.object(from);
         self.remove(to);
+        self.share_given(from);
         if let Known::Is(onode) = known {
-            self.blocks(known, 0, ALL_BLOCKS);
+            self.blocks_and_references(known, 0, ALL_BLOCKS);
             if onode.omap_keys > 0 {
                 self.omap_range(known, &[], None, false);
             }
@@ -145,13 +217,18 @@ impl<'a> Needs<'a> {
             return;
         }
         self.remove(to);
+        if let Some(given) = self.given.remove(from) {
+            self.given.insert(to.clone(), given);
+        }
         self.moved.push((from.clone(), Known::New));
         self.moved.push((to.clone(), known));
     }
 
     fn cut(&mut self, id: &ObjectId, from: u64) {
         let known = self.object(id);
-        self.blocks(known, from / BLOCK_LEN, ALL_BLOCKS);
+        self.blocks_and_references(known, from / BLOCK_LEN, ALL_BLOCKS);
+        // The rest of a block may go to a fresh place.
+        self.give(id, None);
     }
 
     fn mutation(&mut self, op: &Mutation) {
@@ -163,15 +240,19 @@ impl<'a> Needs<'a> {
             | Mutation::ClearXattrs(id)
             | Mutation::SetOmapHeader { id, .. } => drop(self.object(id)),
             Mutation::Write { id, offset, data } => {
-                let end = (offset + data.len() as u64).div_ceil(BLOCK_LEN);
+                let (first, end) = (offset / BLOCK_LEN, (offset + data.len() as u64).div_ceil(BLOCK_LEN));
                 let known = self.object(id);
                 // From the block before: new blocks are put behind it.
-                self.blocks(known, (offset / BLOCK_LEN).saturating_sub(1), end);
+                if self.blocks(known, first.saturating_sub(1), end) {
+                    self.references(known, first, end, |_, _| false);
+                }
+                self.give(id, None);
             }
             Mutation::Zero { id, offset, len } => {
                 let known = self.object(id);
                 let end = offset.saturating_add(*len).div_ceil(BLOCK_LEN).min(ALL_BLOCKS);
-                self.blocks(known, (offset / BLOCK_LEN).min(end), end);
+                self.blocks_and_references(known, (offset / BLOCK_LEN).min(end), end);
+                self.give(id, None);
             }
             Mutation::Truncate { id, size } => self.cut(id, *size),
             Mutation::Remove(id) => self.remove(id),
@@ -208,13 +289,18 @@ impl<'a> Needs<'a> {
             | LogOp::RmXattr { id, .. }
             | LogOp::ClearXattrs(id)
             | LogOp::SetOmapHeader { id, .. } => drop(self.object(id)),
-            LogOp::Map { id, block, crcs, .. } => {
+            LogOp::Map { id, block: first, device, crcs, .. } => {
                 let known = self.object(id);
-                self.blocks(known, u64::from(block), u64::from(block) + crcs.len() as u64);
+                let end = u64::from(first) + crcs.len() as u64;
+                if self.blocks(known, u64::from(first), end) {
+                    let stays = |block: u32, old: u32| old == device + (block - first);
+                    self.references(known, u64::from(first), end, stays);
+                }
+                self.give(id, Some(Run { start: device, count: crcs.len() as u32 }));
             }
             LogOp::Unmap { id, block, count } => {
                 let known = self.object(id);
-                self.blocks(known, u64::from(block), u64::from(block) + u64::from(count));
+                self.blocks_and_references(known, u64::from(block), u64::from(block) + u64::from(count));
             }
             LogOp::Remove(id) => self.remove(id),
             LogOp::SetOmap { id, key, .. } => {
@@ -246,4 +332,10 @@ pub(crate) fn of_read(index: &Index, nid: Nid, first: u64, end: u64) -> Vec<Want
     let mut found = Vec::new();
     index.blocks.tree.absent_in(index::stretches(nid, first, end), false, |slot| found.push(slot.into()));
     found
+}
+
+/// Pages to count the references of a device block.
+pub(crate) fn of_references(index: &Index, device: u32) -> Vec<Wanted> {
+    let key = device / CHUNK_BLOCKS;
+    index.shared.tree.absent(|other| other.cmp(&key)).map(Wanted::from).into_iter().collect()
 }

@@ -55,11 +55,16 @@ impl Pager {
         FetchId(self.next_fetch.get())
     }
 
-    /// The answer to a call that needs pages.
-    pub(crate) fn pending(&self, wanted: Vec<Wanted>) -> StoreError {
+    /// Asks for pages.
+    pub(crate) fn wish(&self, wanted: Vec<Wanted>) -> FetchId {
         let id = self.fetch_id();
         self.wishes.borrow_mut().push((id, wanted));
-        StoreError::Pending(id)
+        id
+    }
+
+    /// The answer to a call that needs pages.
+    pub(crate) fn pending(&self, wanted: Vec<Wanted>) -> StoreError {
+        StoreError::Pending(self.wish(wanted))
     }
 
     /// The answer to a call that a queued transaction holds up.

@@ -18,11 +18,12 @@ use crate::apply::replayed_crc;
 use crate::batch::Batch;
 use crate::buffers::Buffers;
 use crate::checkpoint::{ChunkHeader, Loader, Places};
+use crate::chosen::Chosen;
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Dirty, Image, Version};
 use crate::engine::{OpenError, Options};
 use crate::gather::Gather;
-use crate::index::{BlockSink, Index, TreeId, Wanted};
+use crate::index::{BlockSink, Index, Wanted};
 use crate::io::{Io, Purpose};
 use crate::key_map::KeyMap;
 use crate::lay::Lay;
@@ -506,11 +507,8 @@ impl Opening {
     fn preload(&mut self) -> Result<Option<Box<Core>>, OpenError> {
         let limit = self.options.index_limit() as u64 / 4;
         let index = &self.rebuilt().index;
-        let mut queue = index.absent();
-        if index.extent().pages_len > limit {
-            // These never leave memory.
-            queue.retain(|wanted| wanted.id().tree == TreeId::Shared);
-        }
+        let fits = index.extent().pages_len <= limit;
+        let queue = if fits { index.absent() } else { Vec::new() };
         self.load_pages(queue, None)
     }
 
@@ -703,6 +701,7 @@ impl Opening {
         let blocks = self.superblock().blocks();
         let ops = record.slice(log::HEADER_LEN..log::HEADER_LEN + header.ops_len as usize);
         let (index, mut sink) = self.rebuilt().split();
+        index.begin_changes();
         let crc_of = |device: u32| slots.get(&device).map(|slot| slot.index_crc);
         ops::replay(ops, blocks, crc_of, |op| {
             index.apply(op, &mut sink)?;
@@ -926,6 +925,7 @@ impl Opening {
             reclaim: Reclaim::new(superblock.head_position),
             pager: Pager::default(),
             stalled: Stalled::default(),
+            chosen: Chosen::default(),
             reads: KeyMap::default(),
             checks: Vec::new(),
             events: VecDeque::new(),

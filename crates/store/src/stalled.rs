@@ -121,7 +121,7 @@ impl Core {
     /// Behind others, or because too much has changed.
     pub(crate) fn stall_behind(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
         let ahead = self.stalled.queue.len() <= AHEAD_MAX;
-        let wanted = if ahead { Needs::of_transaction(&self.index, &txn) } else { Vec::new() };
+        let wanted = if ahead { Needs::of_transaction(&self.index, &txn, &[]).pages } else { Vec::new() };
         let id = self.stall(txn, wanted)?;
         self.stalled.paced |= self.has_to_wait();
         self.stalled.paced_count += u64::from(self.stalled.paced);
@@ -154,14 +154,12 @@ impl Core {
     pub(crate) fn run_stalled(&mut self) {
         let mut any = false;
         self.stalled.paced = false;
-        while self.failed.is_none()
-            && let Some(first) = self.stalled.queue.front()
-        {
+        while self.failed.is_none() && !self.stalled.is_empty() {
             self.stalled.paced = self.has_to_wait();
             if self.stalled.paced {
                 break;
             }
-            let wanted = Needs::of_transaction(&self.index, &first.txn);
+            let wanted = self.pages_of_first();
             if !wanted.is_empty() {
                 self.load(wanted, None);
                 // Those behind have asked for theirs; where some were applied, others come up.
@@ -180,6 +178,7 @@ impl Core {
             if let Err(error) = self.apply_promised(id, txn) {
                 return self.fail(EngineError::Refused { error });
             }
+            self.release_chosen();
             self.snapshot_if_due();
         }
         if any {
@@ -195,11 +194,24 @@ impl Core {
         }
     }
 
+    /// What the first one needs now. Its places are chosen when all else is there.
+    fn pages_of_first(&mut self) -> Vec<Wanted> {
+        while let Some(first) = self.stalled.queue.front() {
+            let blocks = first.blocks;
+            let missing = Needs::of_transaction(&self.index, &first.txn, self.chosen.runs());
+            if !missing.pages.is_empty() || !missing.places || blocks == 0 {
+                return missing.pages;
+            }
+            self.choose(blocks);
+        }
+        Vec::new()
+    }
+
     /// What transactions behind the first one need, as far as that can be said.
     fn load_ahead(&mut self) {
         let ahead = self.stalled.queue.iter().skip(1).take(AHEAD_MAX);
         let wanted: Vec<Wanted> =
-            ahead.flat_map(|waiting| Needs::of_transaction(&self.index, &waiting.txn)).collect();
+            ahead.flat_map(|waiting| Needs::of_transaction(&self.index, &waiting.txn, &[]).pages).collect();
         self.load(wanted, None);
     }
 }

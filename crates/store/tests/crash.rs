@@ -217,11 +217,11 @@ struct Long {
     effort: Effort,
 }
 
-const SMALL: Mix = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, ops_max: 3 };
+const SMALL: Mix = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, ops_max: 3, ..MIX };
 const DRAW: Effort =
     Effort { writes: 2, tears: Tears::None, drawn: 3, aftermath_of: 12, data_len: 300 << 10 };
 
-const LONG: [Long; 7] = [
+const LONG: [Long; 8] = [
     Long {
         name: "mixed",
         options: || cached(options()),
@@ -234,7 +234,16 @@ const LONG: [Long; 7] = [
     Long {
         name: "paged",
         options: || tiny_memory(options()),
-        mix: Mix { objects: 200, object_len: 40 << 10, large_percent: 3, ops_max: 4 },
+        mix: Mix { objects: 200, object_len: 40 << 10, large_percent: 3, ops_max: 4, ..MIX },
+        transactions: 400,
+        fills: false,
+        runs: 12,
+        effort: DRAW,
+    },
+    Long {
+        name: "cloned",
+        options: || tiny_memory(options()),
+        mix: Mix { objects: 60, object_len: 100 << 10, large_percent: 3, ops_max: 4, clone_percent: 15 },
         transactions: 400,
         fills: false,
         runs: 12,
@@ -285,7 +294,7 @@ const LONG: [Long; 7] = [
     Long {
         name: "full",
         options: || Options { log_len: Some(8 << 20), ..tiny_memory(options()) },
-        mix: Mix { objects: 60, object_len: 200 << 10, large_percent: 40, ops_max: 2 },
+        mix: Mix { objects: 60, object_len: 200 << 10, large_percent: 40, ops_max: 2, ..MIX },
         transactions: 400,
         fills: true,
         runs: 4,
@@ -350,7 +359,7 @@ fn long_workloads_survive_sampled_cuts() {
 
 #[test]
 fn long_workloads_survive_sampled_cuts_with_little_memory_or_space() {
-    long_runs(&["paged", "full"], 1000);
+    long_runs(&["paged", "cloned", "full"], 1000);
 }
 
 #[test]

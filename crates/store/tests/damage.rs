@@ -13,7 +13,7 @@ use store::{MemStore, ObjectStore, OpenError};
 const PAGE: u64 = disk::PAGE as u64;
 
 /// Few small objects, some shared, with data in every kind of place.
-const FEW: Mix = Mix { objects: 6, object_len: 100 << 10, large_percent: 8, ops_max: 3 };
+const FEW: Mix = Mix { objects: 6, object_len: 100 << 10, large_percent: 8, ops_max: 3, ..MIX };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Damage {

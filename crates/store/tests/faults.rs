@@ -14,7 +14,7 @@ use common::disk::{Image, SimDisk};
 use common::*;
 use env::DiskOp;
 use store::{
-    CollId, DEVICE_LEN_MIN, Engine, Fsck, FsckReport, Identity, Mutation, ObjectId, ObjectStore, OpenError,
+    CollId, DEVICE_LEN_MIN, Engine, FsckReport, Identity, Mutation, ObjectId, ObjectStore, OpenError,
     Options, StoreError, StoreEvent,
 };
 use wire::types::{OsdId, Uuid};
@@ -350,20 +350,7 @@ fn nothing_is_acknowledged_before_its_flush() {
 }
 
 fn fsck(image: Image) -> FsckReport {
-    let disk = SimDisk::with_image(DEVICE_LEN, image);
-    let read_only = Options { read_only: true, ..options() };
-    let Rig { engine, mut disk, .. } = Rig::try_open_disk(disk, read_only, 1).unwrap();
-    let mut fsck = Fsck::new(engine);
-    loop {
-        while let Some(request) = fsck.poll_disk() {
-            disk.submit(request);
-        }
-        if disk.queue.is_empty() {
-            return fsck.report().expect("ends").clone();
-        }
-        let (token, result) = disk.complete(0);
-        fsck.on_disk_done(token, result);
-    }
+    common::fsck(image, &options())
 }
 
 #[test]

@@ -71,17 +71,21 @@ fn object(n: u64) -> ObjectId {
     ObjectId { coll: coll(u64::from(hash) % PGS), object }
 }
 
-/// A store on a file, which is not in this process's memory.
+/// A store on a file, which is not in this process's memory. Zeros take no place in it, as long as nothing
+/// else was there.
 struct Rig {
     engine: Engine,
     file: File,
     info: DiskInfo,
     options: Options,
+    /// By block: something else than zeros was there.
+    touched: Vec<bool>,
     written: u64,
     /// Of those, not committed yet.
     waiting: u64,
     most: usize,
     most_believed: usize,
+    most_index: usize,
     start: usize,
     _alone: MutexGuard<'static, ()>,
 }
@@ -95,6 +99,7 @@ impl Rig {
         let uuid = Uuid::from_random(1, 2);
         let identity = Identity { fsid: uuid, osd: OsdId(0), uuid };
         let options = Options { memory_limit, ..Options::default() };
+        let touched = vec![false; (info.len_bytes / 4096) as usize];
         let start = LIVE.load(Relaxed);
         let engine = Engine::format(info, identity, options.clone());
         let mut rig = Rig {
@@ -102,10 +107,12 @@ impl Rig {
             file,
             info,
             options,
+            touched,
             written: 0,
             waiting: 0,
             most: 0,
             most_believed: 0,
+            most_index: 0,
             start,
             _alone: alone,
         };
@@ -122,7 +129,7 @@ impl Rig {
     /// As after a power cut that lost nothing.
     fn restart(&mut self) {
         self.engine = Engine::open(self.info, None, self.options.clone());
-        (self.most, self.most_believed) = (0, 0);
+        (self.most, self.most_believed, self.most_index) = (0, 0, 0);
         while !self.engine.is_open() {
             self.drive(1);
             assert!(self.engine.open_error().is_none(), "{:?}", self.engine.open_error());
@@ -132,6 +139,7 @@ impl Rig {
 
     fn note_memory(&mut self) {
         let stats = self.engine.stats();
+        self.most_index = self.most_index.max(stats.metadata_memory as usize);
         self.most = self.most.max(LIVE.load(Relaxed) - self.start);
         self.most_believed = self.most_believed.max((stats.metadata_memory + stats.cache_memory) as usize);
     }
@@ -146,9 +154,13 @@ impl Rig {
                     buf.freeze()
                 }
                 DiskOp::Write { mut offset, data } => {
-                    for piece in data {
-                        self.file.write_all_at(&piece, offset).unwrap();
-                        offset += piece.len() as u64;
+                    for block in data.iter().flat_map(|piece| piece.chunks(4096)) {
+                        let touched = &mut self.touched[(offset / 4096) as usize];
+                        *touched |= block.iter().any(|byte| *byte != 0);
+                        if *touched {
+                            self.file.write_all_at(block, offset).unwrap();
+                        }
+                        offset += block.len() as u64;
                     }
                     Bytes::new()
                 }
@@ -271,4 +283,60 @@ fn new_objects_wait_for_checkpoints_instead_of_filling_memory() {
     assert!(rig.most <= MEMORY_LIMIT, "logged: {} MiB", rig.most >> 20);
     rig.restart();
     assert!(rig.most <= MEMORY_LIMIT, "after another restart: {} MiB", rig.most >> 20);
+}
+
+/// A clone keeps a reference of each block that it shares, about 6 bytes of a page: more than the
+/// index may take here, all of them.
+#[test]
+fn references_of_shared_blocks_are_paged_not_kept() {
+    const MEMORY_LIMIT: usize = 10 << 20;
+    const IMAGE: u64 = 800;
+    const OBJECT_LEN: u64 = 4 << 20;
+    let data = AlignedBuf::zeroed(OBJECT_LEN as usize).freeze();
+    let mut rig = Rig::new(MEMORY_LIMIT);
+    let mut random = Random::from_seed(8);
+    let snapshot = |n: u64| {
+        let mut id = object(n);
+        id.object.snap = SnapId(1);
+        id
+    };
+    let run = |rig: &mut Rig, op: Mutation| {
+        rig.engine.queue(Transaction { ops: vec![op] }).unwrap();
+        rig.waiting += 1;
+        while rig.waiting >= 4 {
+            rig.commit(16);
+        }
+    };
+    for n in 0..IMAGE {
+        run(&mut rig, Mutation::Write { id: object(n), offset: 0, data: data.clone() });
+        run(&mut rig, Mutation::Clone { from: object(n), to: snapshot(n) });
+    }
+    rig.finish();
+    let overwrite = |rig: &mut Rig, random: &mut Random| {
+        for _ in 0..4000 {
+            let (n, offset) = (random.below(IMAGE), random.below(OBJECT_LEN / 4096) * 4096);
+            run(rig, Mutation::Write { id: object(n), offset, data: data.slice(..4096) });
+        }
+        rig.finish();
+    };
+    overwrite(&mut rig, &mut random);
+    let check = |rig: &Rig, when: &str| {
+        // Pages arrive before others leave.
+        let (index, share) = (rig.most_index, MEMORY_LIMIT / 8 * 3);
+        println!("{when}: {} KiB of index, {} KiB in all", index >> 10, rig.most >> 10);
+        assert!(index <= share / 8 * 9, "{when}, index: {} of {} KiB", index >> 10, share >> 10);
+        assert!(rig.most <= MEMORY_LIMIT, "{when}, allocated: {} KiB", rig.most >> 10);
+    };
+    check(&rig, "overwritten");
+
+    rig.restart();
+    check(&rig, "after a restart");
+    overwrite(&mut rig, &mut random);
+    for n in 0..IMAGE {
+        run(&mut rig, Mutation::Remove(snapshot(n)));
+    }
+    rig.finish();
+    check(&rig, "without clones");
+    let stats = rig.engine.stats();
+    assert_eq!((stats.objects, stats.data), (IMAGE, IMAGE * OBJECT_LEN));
 }

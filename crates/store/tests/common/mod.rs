@@ -15,8 +15,8 @@ use disk::{Image, SimDisk};
 use env::DiskOp;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    CollId, Engine, FetchId, Identity, MemStore, Mutation, ObjectId, ObjectStore, OpenError, Options,
-    StoreError, StoreEvent, Transaction, TxnId,
+    CollId, Engine, FetchId, Fsck, FsckReport, Identity, MemStore, Mutation, ObjectId, ObjectStore,
+    OpenError, Options, StoreError, StoreEvent, Transaction, TxnId,
 };
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
@@ -265,6 +265,24 @@ impl Rig {
     }
 }
 
+/// What a check of the whole store finds.
+pub fn fsck(image: Image, options: &Options) -> FsckReport {
+    let disk = SimDisk::with_image(DEVICE_LEN, image);
+    let read_only = Options { read_only: true, ..options.clone() };
+    let Rig { engine, mut disk, .. } = Rig::try_open_disk(disk, read_only, 1).unwrap();
+    let mut fsck = Fsck::new(engine);
+    loop {
+        while let Some(request) = fsck.poll_disk() {
+            disk.submit(request);
+        }
+        if disk.queue.is_empty() {
+            return fsck.report().expect("ends").clone();
+        }
+        let (token, result) = disk.complete(0);
+        fsck.on_disk_done(token, result);
+    }
+}
+
 /// Store and model refuse a transaction, for the same reason. Of several reasons,
 /// a store that had to load metadata may find another one first.
 pub fn assert_same_refusal(engine: &Engine, found: &StoreError, expected: Option<StoreError>) {
@@ -307,9 +325,12 @@ pub struct Mix {
     /// Of 100 writes, so many are large enough to go straight to their place.
     pub large_percent: u64,
     pub ops_max: u64,
+    /// Of 100 operations, so many are clones, beside those that come anyway.
+    pub clone_percent: u64,
 }
 
-pub const MIX: Mix = Mix { objects: 12, object_len: 200 << 10, large_percent: 6, ops_max: 4 };
+pub const MIX: Mix =
+    Mix { objects: 12, object_len: 200 << 10, large_percent: 6, ops_max: 4, clone_percent: 0 };
 
 /// Random transactions that are valid more often than not.
 pub struct Generator {
@@ -365,6 +386,9 @@ impl Generator {
 
     pub fn mutation(&mut self) -> Mutation {
         let id = self.object();
+        if self.mix.clone_percent > 0 && self.random.below(100) < self.mix.clone_percent {
+            return Mutation::Clone { from: id, to: self.object() };
+        }
         match self.random.below(40) {
             0 => Mutation::CreateCollection(id.coll),
             1 => Mutation::Touch(id),
