@@ -7,6 +7,7 @@ use wire::types::Uuid;
 
 /// Calling order: until [`OpenState::Open`], only the disk calls; then, in each
 /// batch, disk completions, core calls, [`DeviceStore::commit`], disk requests.
+/// Requests may be taken earlier as well: those that need no commit are there.
 pub trait DeviceStore: ObjectStore {
     fn open_state(&self) -> OpenState;
     /// The store's own identity, once open.

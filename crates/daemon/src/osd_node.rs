@@ -210,9 +210,7 @@ impl<S: DeviceStore> OsdNode<S> {
         self.finish_opening(env);
         if let Some(store) = self.store_mut() {
             store.commit();
-            while let Some(request) = store.poll_disk() {
-                env.submit(request);
-            }
+            send_to_disk(env, store);
             if let Some(reason) = store.fatal_error() {
                 error!(reason, "the store failed");
                 env.exit(1);
@@ -260,6 +258,12 @@ impl<S: DeviceStore> OsdNode<S> {
     }
 }
 
+fn send_to_disk<S: DeviceStore>(env: &mut dyn Env, store: &mut S) {
+    while let Some(request) = store.poll_disk() {
+        env.submit(request);
+    }
+}
+
 fn with_ctx<T>(env: &mut dyn Env, call: impl FnOnce(&mut Ctx<'_>) -> T) -> T {
     let (now, wall) = (env.now(), env.wall());
     let random: &mut Random = env.random();
@@ -301,6 +305,10 @@ impl<S: DeviceStore> Node for OsdNode<S> {
             }
         }
         self.pump(env);
+        // Reads and long data need not wait for the rest of the batch.
+        if let Some(store) = self.store_mut() {
+            send_to_disk(env, store);
+        }
     }
 
     fn on_batch_end(&mut self, env: &mut dyn Env) {

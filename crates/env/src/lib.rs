@@ -94,7 +94,8 @@ pub trait Env {
 
     /// The node's one device; `None` for nodes without one.
     fn disk_info(&self) -> Option<DiskInfo>;
-    /// Answered by `DiskDone` with the request's token.
+    /// Answered by `DiskDone` with the request's token. Leaves after the batch at the latest; many
+    /// requests, or long ones, leave at once.
     fn submit(&mut self, request: DiskRequest);
 
     /// Ends the driver's loop after this batch.

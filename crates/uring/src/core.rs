@@ -16,7 +16,7 @@ use base::aligned::ALIGNMENT;
 use base::{Duration, MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
 use env::{
-    CloseReason, ConnId, DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event, ListenerId, Node,
+    CloseReason, ConnId, DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event, ListenerId,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -147,22 +147,15 @@ impl Core {
         }
     }
 
-    /// Hands the gathered events to the node; true when there were any.
-    pub(crate) fn dispatch(&mut self, node: &mut dyn Node) -> bool {
-        if self.events.is_empty() {
-            return false;
-        }
-        let mut batch = std::mem::take(&mut self.spare);
-        std::mem::swap(&mut batch, &mut self.events);
-        let mut delivered = false;
-        for event in batch.drain(..) {
-            if let Some(event) = self.admit(event) {
-                delivered = true;
-                node.on_event(self, event);
-            }
-        }
-        self.spare = batch;
-        delivered
+    /// What was gathered; each is to be [admitted](Core::admit) when its turn comes.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        let spare = std::mem::take(&mut self.spare);
+        std::mem::replace(&mut self.events, spare)
+    }
+
+    /// Gives the list's allocation back.
+    pub(crate) fn recycle_events(&mut self, list: Vec<Event>) {
+        self.spare = list;
     }
 
     /// Queues what resumed connections had held, for the next batch.
@@ -178,7 +171,7 @@ impl Core {
 
     /// Drops the events of connections the node has closed, and keeps back
     /// those of paused ones.
-    fn admit(&mut self, event: Event) -> Option<Event> {
+    pub(crate) fn admit(&mut self, event: Event) -> Option<Event> {
         let (id, ends) = match &event {
             Event::Accepted { conn, .. } | Event::Connected { conn, .. } => (*conn, false),
             Event::Received { conn, .. } => (*conn, false),
@@ -262,6 +255,10 @@ impl Core {
             list.clear();
             self.touched = list;
         }
+    }
+
+    pub(crate) fn disk_queue_len(&self) -> usize {
+        self.disk_queue.len()
     }
 
     pub(crate) fn take_disk_queue(&mut self) -> Vec<DiskRequest> {
@@ -596,29 +593,18 @@ mod tests {
         (Core::new(Random::from_seed(1), Some(disk), second, second), folder)
     }
 
-    /// Collects what it is given.
-    #[derive(Default)]
-    struct Recorder(Vec<Event>);
-
-    impl Node for Recorder {
-        fn start(&mut self, _: &mut dyn Env) {}
-        fn on_event(&mut self, _: &mut dyn Env, event: Event) {
-            self.0.push(event);
-        }
-        fn on_batch_end(&mut self, _: &mut dyn Env) {}
-        fn next_wake(&self) -> Time {
-            Time::MAX
-        }
+    /// What a node would be told now.
+    fn delivered(core: &mut Core) -> Vec<Event> {
+        let gathered = core.take_events();
+        gathered.into_iter().filter_map(|event| core.admit(event)).collect()
     }
 
     fn results(core: &mut Core) -> Vec<(u64, DiskResult)> {
-        let mut recorder = Recorder::default();
-        core.dispatch(&mut recorder);
         let result = |event| match event {
             Event::DiskDone { token, result } => (token, result),
             other => panic!("unexpected {other:?}"),
         };
-        recorder.0.into_iter().map(result).collect()
+        delivered(core).into_iter().map(result).collect()
     }
 
     #[test]
@@ -647,14 +633,12 @@ mod tests {
         core.pause_reading(conn, true);
         core.on_received(index, Bytes::from_static(b"a"));
         core.on_end(index, CloseReason::Peer);
-        let mut recorder = Recorder::default();
-        assert!(!core.dispatch(&mut recorder), "paused");
+        assert!(delivered(&mut core).is_empty(), "paused");
         core.free_dead();
         core.pause_reading(conn, false);
         core.release_resumed();
-        core.dispatch(&mut recorder);
         assert!(matches!(
-            &recorder.0[..],
+            &delivered(&mut core)[..],
             [Event::Received { data, .. }, Event::Closed { reason: CloseReason::Peer, .. }]
                 if data[..] == b"a"[..]
         ));

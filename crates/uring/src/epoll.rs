@@ -88,6 +88,16 @@ impl Epoll {
             self.service(core, index);
         }
         core.recycle_touched(touched);
+        self.start_disk(core);
+        let timeout = self.wake_listeners(core.now(), timeout);
+        let timeout = if core.has_work() { Some(Duration::ZERO) } else { timeout };
+        self.wait(timeout)?;
+        self.handle_ready(core);
+        Ok(())
+    }
+
+    /// Starts the queued requests to the device.
+    pub(crate) fn start_disk(&mut self, core: &mut Core) {
         let queue = core.take_disk_queue();
         if let Some(disk) = &self.disk
             && !queue.is_empty()
@@ -95,11 +105,6 @@ impl Epoll {
             let pool = &self.pool;
             disk.submit(queue.into_iter().map(|r| Transfer::new(r.token, r.op, pool)));
         }
-        let timeout = self.wake_listeners(core.now(), timeout);
-        let timeout = if core.has_work() { Some(Duration::ZERO) } else { timeout };
-        self.wait(timeout)?;
-        self.handle_ready(core);
-        Ok(())
     }
 
     /// Does for one connection whatever its state allows now.

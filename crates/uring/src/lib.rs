@@ -33,6 +33,7 @@ mod ring;
 mod sys;
 mod threads;
 mod transfer;
+mod world;
 
 pub use disk::{Disk, DiskOpenError, DiskOptions};
 pub use disk_facts::{DiskFacts, DiskKind, Finding};

@@ -6,8 +6,9 @@ use crate::disk::Disk;
 use crate::epoll::Epoll;
 use crate::ring::Ring;
 use crate::sys;
+use crate::world::World;
 use base::{Duration, Time};
-use env::Node;
+use env::{Env, Node};
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -125,9 +126,23 @@ pub struct Reactor {
     not_send: PhantomData<*const ()>,
 }
 
-enum Driver {
+pub(crate) enum Driver {
     Uring(Box<Ring>),
     Epoll(Box<Epoll>),
+}
+
+/// Waiting, and asking, can only fail by a bug of ours or for want of kernel memory; without it
+/// nothing can go on, and nothing is lost that a crash would not lose.
+const TAKES_REQUESTS: &str = "the kernel takes requests and lets the process wait for its events";
+
+impl Driver {
+    /// Starts the queued requests to the device, in the middle of a batch.
+    pub(crate) fn start_disk(&mut self, core: &mut Core) {
+        match self {
+            Driver::Uring(ring) => ring.start_disk(core).expect(TAKES_REQUESTS),
+            Driver::Epoll(epoll) => epoll.start_disk(core),
+        }
+    }
 }
 
 impl Reactor {
@@ -179,8 +194,9 @@ impl Reactor {
     /// Output queued by then is sent, and disk requests end, before it returns.
     pub fn run(mut self, node: &mut dyn Node) -> i32 {
         self.core.refresh_clocks();
-        node.start(&mut self.core);
-        node.on_batch_end(&mut self.core);
+        let mut world = World::new(&mut self.core, &mut self.driver);
+        node.start(&mut world);
+        node.on_batch_end(&mut world);
         loop {
             self.core.release_resumed();
             if let Some(status) = self.core.exit_status() {
@@ -188,9 +204,10 @@ impl Reactor {
                 return status;
             }
             self.turn(node.next_wake());
-            let delivered = self.core.dispatch(node);
-            if delivered || self.core.now_is_past(node.next_wake()) {
-                node.on_batch_end(&mut self.core);
+            let mut world = World::new(&mut self.core, &mut self.driver);
+            let delivered = world.dispatch(node);
+            if delivered || world.now() >= node.next_wake() {
+                node.on_batch_end(&mut world);
             }
             self.core.free_dead();
         }
@@ -209,10 +226,7 @@ impl Reactor {
             Driver::Uring(ring) => ring.turn(&mut self.core, timeout),
             Driver::Epoll(epoll) => epoll.turn(&mut self.core, timeout),
         };
-        // Waiting itself can only fail by a bug of ours or for want of kernel
-        // memory; without it nothing can go on, and nothing is lost that a
-        // crash would not lose.
-        result.expect("the kernel lets the process wait for its events");
+        result.expect(TAKES_REQUESTS);
         self.core.refresh_clocks();
         self.core.expire_deadlines();
         self.core.trim_pool();

@@ -270,12 +270,24 @@ impl Ring {
             self.service(core, index)?;
         }
         core.recycle_touched(touched);
+        self.queue_disk(core)?;
+        self.arm_signals()?;
+        self.arm_listeners(core.now(), timeout)
+    }
+
+    fn queue_disk(&mut self, core: &mut Core) -> io::Result<()> {
         for request in core.take_disk_queue() {
             let transfer = Transfer::new(request.token, request.op, &self.pool);
             self.start_transfer(Box::new(transfer))?;
         }
-        self.arm_signals()?;
-        self.arm_listeners(core.now(), timeout)
+        Ok(())
+    }
+
+    /// Starts the queued requests to the device while the node is at work. Takes no completions: its
+    /// batch does not grow meanwhile.
+    pub(crate) fn start_disk(&mut self, core: &mut Core) -> io::Result<()> {
+        self.queue_disk(core)?;
+        ignore_transient(self.ring.submit())
     }
 
     /// Gives the device back before the ring's own end, which is later.

@@ -19,6 +19,8 @@ pub enum Step {
     Wait,
     /// Or until then.
     WaitUntil(Time),
+    /// Not at all: what was queued goes to the device first.
+    Again,
     Done,
 }
 
@@ -131,26 +133,41 @@ impl<T: Task> TaskNode<'_, T> {
         sent
     }
 
-    /// Hands events to the task, lets it go on, and sends what came of it.
-    fn work(&mut self, env: &mut dyn Env) -> Result<()> {
+    /// Hands events to the task, lets it go on, and sends what came of it and needs no commit.
+    fn advance(&mut self, env: &mut dyn Env) -> Result<()> {
         if let Some(error) = self.engine.fatal_error() {
             bail!("{error}");
         }
         self.deliver(env.now())?;
         self.wake = Time::MAX;
-        if self.pending.is_none() {
-            match self.task.step(&mut self.engine, env.now()) {
-                Ok(Step::Wait) => {}
-                Ok(Step::WaitUntil(at)) => self.wake = at,
+        while self.pending.is_none() {
+            let step = self.task.step(&mut self.engine, env.now());
+            self.send(env);
+            match step {
+                Ok(Step::Wait) => break,
+                Ok(Step::WaitUntil(at)) => {
+                    self.wake = at;
+                    break;
+                }
+                Ok(Step::Again) => {}
                 Ok(Step::Done) => {
                     self.stop(env);
-                    return Ok(());
+                    break;
                 }
                 Err(error) => match error.downcast_ref() {
                     Some(StoreError::Pending(id)) => self.pending = Some(*id),
                     _ => return Err(error),
                 },
             }
+        }
+        Ok(())
+    }
+
+    /// The same at the end of a batch, with a commit.
+    fn work(&mut self, env: &mut dyn Env) -> Result<()> {
+        self.advance(env)?;
+        if self.phase != Phase::Working {
+            return Ok(());
         }
         if !self.read_only {
             self.engine.commit();
@@ -204,6 +221,11 @@ impl<T: Task> Node for TaskNode<'_, T> {
                 self.in_flight -= 1;
                 self.task.on_disk_done(token, result.is_ok());
                 self.engine.on_disk_done(token, result);
+                if self.phase == Phase::Working
+                    && let Err(error) = self.advance(env)
+                {
+                    self.fail(env, error);
+                }
             }
             Event::Shutdown => self.fail(env, anyhow!("interrupted")),
             _ => {}

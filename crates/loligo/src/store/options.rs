@@ -116,7 +116,8 @@ pub struct StoreBenchOptions {
     /// Times that each row is measured, in turns with fio; the row shows all together.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["write-4k", "read-4k", "write-4m", "read-4m"])]
+    /// In this order. Long ones come first: small overwrites leave objects in many pieces.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["read-4m", "write-4m", "write-4k", "read-4k"])]
     pub workload: Vec<WorkloadKind>,
     #[arg(long, value_enum, default_value = "osd")]
     pub metadata: Metadata,

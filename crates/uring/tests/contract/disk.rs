@@ -6,12 +6,14 @@ use bytes::Bytes;
 use env::{DiskError, DiskOp, DiskRequest, DiskResult, Env, Event};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use uring::{Backend, Disk, DiskOptions};
 
 contract!(
     writes_flushes_and_reads_back,
     many_requests_complete_once_each,
+    long_and_many_requests_leave_while_the_batch_goes_on,
     vectored_write_of_many_pieces,
     requests_outside_or_unaligned_are_refused,
     file_that_shrank_gives_an_error,
@@ -114,6 +116,41 @@ fn many_requests_complete_once_each(backend: Backend) {
     for (result, number) in results[written + 1..].iter().zip(&blocks) {
         let data = result.as_ref().expect("inside the device");
         assert!(data[..] == [fill(*number); 4096], "block {number}");
+    }
+}
+
+fn long_and_many_requests_leave_while_the_batch_goes_on(backend: Backend) {
+    let one_long = vec![write(0, vec![block(9, 1 << 20)])];
+    let many = (0..64).map(|number| write(number * 4096, vec![block(9, 4096)])).collect();
+    for ops in [one_long, many] {
+        let folder = folder();
+        let mut config = config(backend);
+        config.disk = Some(open(&folder));
+        let path = folder.path().join("disk");
+        let mut waiting = ops.len();
+        let mut ops = Some(ops);
+        drive(config, |env, step| match step {
+            Step::Start => {
+                for (token, op) in ops.take().into_iter().flatten().enumerate() {
+                    env.submit(DiskRequest { token: token as u64, op });
+                }
+                // Nothing has ended the batch yet.
+                let deadline = Instant::now() + Duration::from_secs(20);
+                while std::fs::read(&path).expect("the file")[0] != 9 {
+                    assert!(Instant::now() < deadline, "the device was not asked");
+                }
+            }
+            Step::Event(Event::DiskDone { result, .. }) => {
+                assert_eq!(result, Ok(Bytes::new()));
+                waiting -= 1;
+                if waiting == 0 {
+                    env.exit(0);
+                }
+            }
+            Step::Event(other) => panic!("unexpected {other:?}"),
+            Step::BatchEnd => {}
+        });
+        assert_eq!(waiting, 0);
     }
 }
 

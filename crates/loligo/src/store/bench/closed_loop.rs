@@ -2,11 +2,11 @@
 //!
 //! A write counts when the store has said that it is committed, not earlier.
 
-use super::layout::Layout;
+use super::layout::{Layout, OBJECT_LEN};
 use super::measured::{DeviceUse, Measured};
 use super::order_watch::OrderWatch;
 use super::plan::{Op, Plan};
-use crate::store::process_use::cpu_time;
+use crate::store::process_use::CpuTime;
 use anyhow::{Context, Result};
 use base::{Duration, Random, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +33,7 @@ struct Flying {
 /// The state of device and process at the window's beginning.
 struct Mark {
     at: Time,
-    cpu: std::time::Duration,
+    cpu: CpuTime,
     device: DeviceUse,
 }
 
@@ -52,6 +52,15 @@ pub struct ClosedLoop {
     blocked: Vec<(FetchId, Op, Time)>,
     ready: VecDeque<(Op, Time)>,
     measured: Measured,
+}
+
+/// What comes after a step.
+pub enum Next {
+    /// Another, when something has happened or at this time at the latest.
+    Wait(Time),
+    /// Another at once, when what was queued has been sent: long writes come to an OSD one by one.
+    Again,
+    Done(Measured),
 }
 
 /// What the loop works with.
@@ -110,8 +119,7 @@ impl ClosedLoop {
         self.measured.ops
     }
 
-    /// Goes on; the result when all has ended, or else when to call again at the latest.
-    pub fn step(&mut self, around: &mut Surroundings<'_>) -> Result<Result<Measured, Time>> {
+    pub fn step(&mut self, around: &mut Surroundings<'_>) -> Result<Next> {
         let now = around.now;
         let began = *self.began.get_or_insert(now);
         let (from, to) = match self.window {
@@ -119,7 +127,7 @@ impl ClosedLoop {
             Window::Timed { ramp, time } => (began + ramp, began + ramp + time),
         };
         if self.mark.is_none() && now >= from {
-            self.mark = Some(Mark { at: now, cpu: cpu_time(), device: around.device_use() });
+            self.mark = Some(Mark { at: now, cpu: CpuTime::now(), device: around.device_use() });
         }
         // A row without any operation would say nothing.
         if now >= to && !self.ending && self.measured.ops > 0 {
@@ -132,24 +140,29 @@ impl ClosedLoop {
         while !self.ending && self.in_flight() < self.depth {
             let store = &*around.store;
             match self.plan.next(around.layout, &|| store.stats(), around.random) {
-                Some(op) => self.issue(around, op, now)?,
+                Some(op) => {
+                    self.issue(around, op, now)?;
+                    if matches!(op, Op::Write { len: OBJECT_LEN, .. }) {
+                        return Ok(Next::Again);
+                    }
+                }
                 None => self.ending = true,
             }
         }
         if !self.ending || self.in_flight() > 0 {
             let next = if self.mark.is_none() { from } else { to };
-            return Ok(Err(if next > now { next } else { Time::MAX }));
+            return Ok(Next::Wait(if next > now { next } else { Time::MAX }));
         }
         if matches!(self.window, Window::Whole) {
             self.close(around);
         }
-        Ok(Ok(std::mem::take(&mut self.measured)))
+        Ok(Next::Done(std::mem::take(&mut self.measured)))
     }
 
     fn close(&mut self, around: &Surroundings<'_>) {
         if let Some(mark) = &self.mark {
             self.measured.time = around.now.since(mark.at);
-            self.measured.cpu = cpu_time().saturating_sub(mark.cpu);
+            self.measured.cpu = CpuTime::now().since(mark.cpu);
             self.measured.device = around.device_use().since(mark.device);
         }
     }

@@ -1,6 +1,7 @@
 //! What one row measured, and how rows are shown.
 
 use crate::store::options::WorkloadKind;
+use crate::store::process_use::CpuTime;
 use bench::Latency;
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -15,7 +16,7 @@ pub struct Measured {
     pub ops: u64,
     pub bytes: u64,
     pub latency: Latency,
-    pub cpu: Duration,
+    pub cpu: CpuTime,
     pub device: DeviceUse,
 }
 
@@ -57,7 +58,8 @@ impl Measured {
         self.ops += other.ops;
         self.bytes += other.bytes;
         self.latency.add(&other.latency);
-        self.cpu += other.cpu;
+        self.cpu.user += other.cpu.user;
+        self.cpu.system += other.cpu.system;
         self.device.add(other.device);
     }
 
@@ -77,8 +79,8 @@ impl Measured {
         bytes as f64 / self.bytes.max(1) as f64
     }
 
-    fn cpu_us_per_op(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e6 / self.ops.max(1) as f64
+    fn us_per_op(&self, time: Duration) -> f64 {
+        time.as_secs_f64() * 1e6 / self.ops.max(1) as f64
     }
 }
 
@@ -176,7 +178,8 @@ impl Row {
             number(found.per_op(requests)),
             number(found.per_byte(bytes)),
             when(writes, number(found.per_op(found.device.flushes))),
-            number(found.cpu_us_per_op()),
+            number(found.us_per_op(found.cpu.total())),
+            number(found.us_per_op(found.cpu.user)),
         ];
         if with_fio {
             cells.push(self.fio.map_or("-".into(), |fio| number(fio.rate())));
@@ -211,7 +214,8 @@ impl Row {
             "device_bytes_read_per_byte": found.per_byte(found.device.read_bytes),
             "flushes_per_op": found.per_op(found.device.flushes),
             "discards_per_op": found.per_op(found.device.discards),
-            "cpu_us_per_op": found.cpu_us_per_op(),
+            "cpu_us_per_op": found.us_per_op(found.cpu.total()),
+            "user_cpu_us_per_op": found.us_per_op(found.cpu.user),
             "fio": self.fio.map(|fio| json!({
                 "ops_per_second": fio.rate(),
                 "cpu_us_per_op": fio.cpu_us_per_op(),
@@ -235,6 +239,7 @@ pub fn table(rows: &[Row]) -> String {
         "device bytes/byte",
         "flushes/op",
         "CPU µs/op",
+        "of it user",
     ];
     if with_fio {
         header.extend(["fio ops/s", "fio CPU µs/op", "rate to fio's"]);

@@ -22,7 +22,7 @@ use crate::osd_daemon::store_options;
 use crate::progress::PhaseBar;
 use anyhow::{Context, Result, bail};
 use base::{Duration, Random, Time};
-use closed_loop::{ClosedLoop, Surroundings, Window};
+use closed_loop::{ClosedLoop, Next, Surroundings, Window};
 use env::{DiskOp, DiskRequest};
 use fio::Fio;
 use layout::{Layout, OBJECT_LEN};
@@ -43,6 +43,8 @@ const LARGE_DEPTH_MAX: u32 = 8;
 /// While preparing.
 const FILL_DEPTH: u32 = 8;
 const AGE_DEPTH: u32 = 32;
+/// Drawing takes as long as an operation.
+const BAR_PERIOD: Duration = Duration::from_millis(100);
 /// Of its rate on a fresh store, a filled and aged one must keep this.
 const KEPT_MIN: f64 = 0.5;
 
@@ -142,6 +144,7 @@ struct Bench<'a> {
     operations: u64,
     discards: u64,
     bar: Option<PhaseBar>,
+    bar_due: Time,
     began: bool,
 }
 
@@ -160,6 +163,7 @@ impl<'a> Bench<'a> {
             operations: 0,
             discards: 0,
             bar: None,
+            bar_due: Time::ZERO,
             began: false,
         }
     }
@@ -285,7 +289,10 @@ impl Task for Bench<'_> {
                     self.running = None;
                 }
                 Some(Running::Loop { work, row }) => {
-                    if let (Some(bar), Some(fraction)) = (&self.bar, work.fraction(now)) {
+                    if now >= self.bar_due
+                        && let (Some(bar), Some(fraction)) = (&self.bar, work.fraction(now))
+                    {
+                        self.bar_due = now + BAR_PERIOD;
                         bar.set(fraction, format!("{} operations", work.ops()));
                     }
                     let mut around = Surroundings {
@@ -298,8 +305,9 @@ impl Task for Bench<'_> {
                         now,
                     };
                     match work.step(&mut around)? {
-                        Err(latest) => return Ok(Step::WaitUntil(latest)),
-                        Ok(measured) => {
+                        Next::Wait(latest) => return Ok(Step::WaitUntil(latest)),
+                        Next::Again => return Ok(Step::Again),
+                        Next::Done(measured) => {
                             let row = *row;
                             self.running = None;
                             self.bar = None;

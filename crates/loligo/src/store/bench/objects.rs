@@ -9,7 +9,7 @@ use crate::progress::PhaseBar;
 use crate::store::names;
 use crate::store::node::{Ending, Place, Step, Task, run_task};
 use crate::store::options::StoreBenchOptions;
-use crate::store::process_use::{cpu_time, resident_bytes};
+use crate::store::process_use::{CpuTime, resident_bytes};
 use anyhow::{Context, Result, bail};
 use base::Time;
 use clap::ValueEnum;
@@ -154,7 +154,7 @@ impl Task for Reopen {
         self.found.get_or_insert_with(|| {
             json!({
                 "open_seconds": opened_in.as_secs_f64(),
-                "cpu_seconds": cpu_time().as_secs_f64(),
+                "cpu_seconds": CpuTime::now().total().as_secs_f64(),
                 "resident_bytes": resident_bytes(),
                 "objects": store.stats().objects,
                 "device_bytes_read": store.stats().device_read_bytes,

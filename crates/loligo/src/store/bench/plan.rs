@@ -22,7 +22,8 @@ pub enum Plan {
     FillTo {
         percent: u8,
     },
-    /// Small writes until the log has gone round once: the first round allocates.
+    /// Small writes until the log has gone round once: the first round allocates. All in a few
+    /// objects: the others stay in one piece, as fio's file is.
     Round {
         left: u64,
     },
@@ -40,6 +41,7 @@ pub struct Aging {
     pub rebuilding: Vec<(usize, u64)>,
 }
 
+const ROUND_OBJECTS: usize = 16;
 /// Objects being rewritten at a time: their pieces are laid between each other.
 const REBUILDING_MAX: usize = 8;
 const PIECE_BLOCKS_MAX: u64 = 64;
@@ -67,9 +69,9 @@ impl Plan {
             }
             Plan::Round { left } => {
                 *left = left.checked_sub(BLOCK_LEN)?;
-                Some(piece(WorkloadKind::Write4k, layout, random))
+                Some(piece(WorkloadKind::Write4k, layout.objects.len().min(ROUND_OBJECTS), random))
             }
-            Plan::Random(kind) => Some(piece(*kind, layout, random)),
+            Plan::Random(kind) => Some(piece(*kind, layout.objects.len(), random)),
             Plan::Age(aging) => aging.next(layout, random),
         }
     }
@@ -79,8 +81,9 @@ fn whole_write(index: usize) -> Op {
     Op::Write { index, offset: 0, len: OBJECT_LEN }
 }
 
-fn piece(kind: WorkloadKind, layout: &Layout, random: &mut Random) -> Op {
-    let index = random.below(layout.objects.len() as u64) as usize;
+/// Of one of the first `objects`.
+fn piece(kind: WorkloadKind, objects: usize, random: &mut Random) -> Op {
+    let index = random.below(objects as u64) as usize;
     let len = kind.len();
     let offset = random.below(OBJECT_LEN / len) * len;
     match kind.is_write() {
