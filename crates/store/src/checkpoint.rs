@@ -385,7 +385,7 @@ fn put_slot<T: Kind>(entry: &mut Vec<u8>, slot: &Slot<T>, place: &Place) {
 }
 
 fn read_slot<T: Kind>(r: &mut Reader, device_blocks: u32) -> Result<(T::Key, Sums, Place)> {
-    let first = T::read_key(r)?;
+    let first = T::read_bound(r)?;
     let sums = Sums { count: r.narrow()?, weight: r.narrow()?, measure: r.varint()? };
     let mut place = Place { len: r.narrow()?, crc: r.u32()?, copies: [const { None }; COPIES_MAX] };
     let blocks = place.blocks();

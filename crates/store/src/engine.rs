@@ -17,7 +17,7 @@ use crate::index;
 use crate::io::Purpose;
 use crate::kinds::{OmapKey, Onode};
 use crate::limits::BLOCK_LEN;
-use crate::name::Name;
+use crate::name::{Name, named};
 use crate::needs;
 use crate::recovery::Opening;
 use crate::superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
@@ -546,8 +546,11 @@ impl ObjectStore for Engine {
             return Err(StoreError::NoCollection(coll));
         }
         let mut found: Vec<HObject> = Vec::new();
-        let from = |id: &Name| (id.coll, &id.object).cmp(&(coll, start)).then(Ordering::Greater);
-        let absent = core.index.objects.tree.walk(from, |id, _| {
+        let first = ObjectId { coll, object: start.clone() };
+        let by = named(&first);
+        let from = |name: &Name| by(name).then(Ordering::Greater);
+        let absent = core.index.objects.tree.walk(from, |name, _| {
+            let id = name.id();
             if id.coll != coll || found.len() == max {
                 return false;
             }
@@ -555,7 +558,7 @@ impl ObjectStore for Engine {
             found.len() < max
         });
         match absent {
-            Some(slot) if slot.first.coll <= coll => Err(core.pager.pending(vec![slot.into()])),
+            Some(slot) if slot.first.position().coll <= coll => Err(core.pager.pending(vec![slot.into()])),
             _ => Ok(found),
         }
     }

@@ -62,18 +62,26 @@ impl Kind for Objects {
     }
 
     fn token(id: &Name) -> u64 {
-        token_of(id)
+        token_of(id.id())
     }
 
     fn key_weight(id: &Name) -> usize {
-        let object = &id.object;
         // Collection 13, object 21 and three lengths.
-        object.nspace.len() + object.key.len() + object.name.len() + 13 + 21 + 15
+        id.text_len() + 13 + 21 + 15
     }
 
     fn put_key(out: &mut Vec<u8>, id: &Name) {
+        let id = id.position();
         put_coll(out, id.coll);
         put_object(out, &id.object);
+    }
+
+    fn bound(before: Option<&Name>, first: &Name) -> Name {
+        Name::bound(before, first)
+    }
+
+    fn read_bound(r: &mut Reader) -> Result<Name> {
+        Ok(Name::written_bound(ObjectId { coll: r.coll()?, object: r.object()? }))
     }
 
     fn read_key(r: &mut Reader) -> Result<Name> {

@@ -6,15 +6,18 @@
 //! nearly always the name looked for, is the name itself read.
 
 use crate::api::{CollId, ObjectId};
+use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::Deref;
 use std::sync::Arc;
+use wire::types::{HObject, PgId, PoolId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Name {
     /// Never descends where names ascend.
     head: u64,
-    id: Arc<ObjectId>,
+    /// None: the place before every name with this head. Pages begin at such places: one for each
+    /// page is in memory always, and the number is all that it takes.
+    id: Option<Arc<ObjectId>>,
 }
 
 const POOL_BITS: u32 = 11;
@@ -43,20 +46,58 @@ fn head(id: &ObjectId) -> u64 {
     1 << 63 | rest
 }
 
-impl Name {
-    pub(crate) fn new(id: Arc<ObjectId>) -> Name {
-        Name { head: head(&id), id }
+/// The first position that has this head; none where the head does not say.
+fn position(head: u64) -> Option<ObjectId> {
+    let (pool, seed) = (head << 1 >> (SEED_BITS + 33), head >> 32 & ((1 << SEED_BITS) - 1));
+    let place = head as u32;
+    let says = head >> 63 == 1 && pool < (1 << POOL_BITS) - 1 && seed < (1 << SEED_BITS) - 1;
+    if !says || place == 0 || place == u32::MAX {
+        return None;
     }
-
-    pub(crate) fn id(&self) -> &Arc<ObjectId> {
-        &self.id
-    }
+    let pool = PoolId(pool as i64);
+    let coll = CollId::Pg(PgId { pool, seed: seed as u32 });
+    Some(ObjectId { coll, object: HObject::pg_start(pool, place.reverse_bits()) })
 }
 
-impl Deref for Name {
-    type Target = ObjectId;
-    fn deref(&self) -> &ObjectId {
-        &self.id
+const IS_A_PLACE: &str = "only the place where a page begins has no name";
+
+impl Name {
+    pub(crate) fn new(id: Arc<ObjectId>) -> Name {
+        Name { head: head(&id), id: Some(id) }
+    }
+
+    /// Where a page begins whose first name is `first`, behind `before`.
+    pub(crate) fn bound(before: Option<&Name>, first: &Name) -> Name {
+        let apart = before.is_none_or(|before| before.head < first.head);
+        if apart && position(first.head).is_some() {
+            Name { head: first.head, id: None }
+        } else {
+            first.clone()
+        }
+    }
+
+    /// The same, as a checkpoint's directory has it.
+    pub(crate) fn written_bound(id: ObjectId) -> Name {
+        let head = head(&id);
+        let is_place = position(head).as_ref() == Some(&id);
+        Name { head, id: (!is_place).then(|| Arc::new(id)) }
+    }
+
+    /// Of an entry. Panics where a page begins.
+    pub(crate) fn id(&self) -> &Arc<ObjectId> {
+        self.id.as_ref().expect(IS_A_PLACE)
+    }
+
+    pub(crate) fn position(&self) -> Cow<'_, ObjectId> {
+        match &self.id {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(position(self.head).expect(IS_A_PLACE)),
+        }
+    }
+
+    /// Bytes of its texts.
+    pub(crate) fn text_len(&self) -> usize {
+        self.id.as_ref().map_or(0, |id| id.object.nspace.len() + id.object.key.len() + id.object.name.len())
     }
 }
 
@@ -75,17 +116,17 @@ impl PartialOrd for Name {
 /// Orders names against this one.
 pub(crate) fn named(id: &ObjectId) -> impl Fn(&Name) -> Ordering {
     let head = head(id);
-    move |name| name.head.cmp(&head).then_with(|| (*name.id).cmp(id))
+    move |name| name.head.cmp(&head).then_with(|| name.id.as_deref().cmp(&Some(id)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use base::Random;
-    use wire::types::{HObject, PgId, PoolId, SnapId};
+    use wire::types::SnapId;
 
-    #[test]
-    fn heads_never_descend_where_names_ascend() {
+    /// In order, each once; extremes of all that a head is made of.
+    fn names() -> Vec<Name> {
         let mut random = Random::from_seed(5);
         let mut pick = |from: &[i64]| from[random.below(from.len() as u64) as usize];
         let pools = [i64::MIN, -3, -1, 0, 1, 2, 2046, 2047, 2048, 5000, i64::MAX];
@@ -106,11 +147,33 @@ mod tests {
         }
         ids.sort();
         ids.dedup_by(|a, b| ObjectId::cmp(a, b).is_eq());
-        let names: Vec<Name> = ids.iter().map(|id| Name::new(Arc::new(id.clone()))).collect();
+        ids.into_iter().map(|id| Name::new(Arc::new(id))).collect()
+    }
+
+    #[test]
+    fn heads_never_descend_where_names_ascend() {
+        let names = names();
         for pair in names.windows(2) {
             assert!(pair[0].head <= pair[1].head, "{pair:?}");
-            assert!(pair[0] < pair[1] && named(&pair[1])(&pair[0]) == Ordering::Less);
+            assert!(pair[0] < pair[1] && named(pair[1].id())(&pair[0]) == Ordering::Less);
         }
         assert!(names.windows(2).filter(|pair| pair[0].head < pair[1].head).count() > 100);
+    }
+
+    #[test]
+    fn a_page_begins_above_the_one_before_and_at_most_at_its_first_name() {
+        let mut places = 0;
+        for pair in names().windows(2) {
+            let bound = Name::bound(Some(&pair[0]), &pair[1]);
+            assert!(pair[0] < bound && bound <= pair[1]);
+            assert!(named(pair[0].id())(&bound) == Ordering::Greater);
+            assert!(named(pair[1].id())(&bound) != Ordering::Greater);
+            assert!(**pair[0].id() < *bound.position() && *bound.position() <= **pair[1].id(), "{bound:?}");
+            // What a directory says is what was there; only a name that is a place may become one.
+            let read = Name::written_bound(bound.position().into_owned());
+            assert!(read == bound || read.id.is_none() && pair[0] < read);
+            places += u32::from(bound.id.is_none());
+        }
+        assert!(places > 50);
     }
 }

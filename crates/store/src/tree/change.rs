@@ -56,7 +56,7 @@ impl<T: Kind> Tree<T> {
         let sums = Sums::of::<T>(&key, &value);
         let token = T::token(&key);
         let Some((at, found)) = self.locate(token, |other| other.cmp(&key)) else {
-            self.insert_slot((0, 0), key.clone(), vec![(key, value)]);
+            self.insert_slot((0, 0), T::bound(None, &key), vec![(key, value)]);
             return None;
         };
         let entry = match found {
@@ -76,14 +76,18 @@ impl<T: Kind> Tree<T> {
         let behind = entry > 0 && entry == slot.sums.count as usize;
         if behind && (slot.sums.weight + sums.weight) as usize > T::PAGE_LEN {
             // Ascending insertion, as of a PG's log, leaves full pages behind.
-            let at = self.insert_slot((at.0, at.1 + 1), key.clone(), vec![(key, value)]);
+            let last = self.leaf(at).expect(LOADED).entries.last();
+            let first = T::bound(last.map(|(key, _)| key), &key);
+            let at = self.insert_slot((at.0, at.1 + 1), first, vec![(key, value)]);
             self.hints.keep(token, at, 0);
             return None;
         }
         if entry == 0 && key < slot.first {
+            // Only of the first page: others hold what follows the one before.
+            let first = T::bound(None, &key);
             self.names -= T::key_weight(&slot.first) as u64;
-            self.names += T::key_weight(&key) as u64;
-            Arc::make_mut(&mut self.nodes[at.0].node).slots[at.1].first = key.clone();
+            self.names += T::key_weight(&first) as u64;
+            Arc::make_mut(&mut self.nodes[at.0].node).slots[at.1].first = first;
         }
         self.hints.keep(token, at, entry);
         self.edit(at, |entries| {

@@ -61,6 +61,15 @@ pub(crate) trait Kind: Sized {
     fn value_weight(value: &Self::Value) -> usize;
     fn put_key(out: &mut Vec<u8>, key: &Self::Key);
     fn read_key(r: &mut Reader) -> Result<Self::Key>;
+    /// Where a page begins whose first key is `first`, behind `before`: above that and at most
+    /// `first`. There is one in memory for every page, in memory or not: the smaller the better.
+    fn bound(_before: Option<&Self::Key>, first: &Self::Key) -> Self::Key {
+        first.clone()
+    }
+    /// As [`put_key`](Kind::put_key) wrote it.
+    fn read_bound(r: &mut Reader) -> Result<Self::Key> {
+        Self::read_key(r)
+    }
     fn put(out: &mut Vec<u8>, key: &Self::Key, value: &Self::Value);
     fn read(r: &mut Reader, device_blocks: u32) -> Result<(Self::Key, Self::Value)>;
 }

@@ -113,12 +113,13 @@ impl<T: Kind> Tree<T> {
         let last = slot.sums.count as usize - 1;
         // One long entry gets a page of its own, nearly.
         let middle = heavy.unwrap_or(last).clamp(1, last);
-        let right = self.edit(at, |entries| {
+        let (first, right) = self.edit(at, |entries| {
             let right = entries.split_off(middle);
             let moved = Sums::of_all::<T>(&right);
-            (right, Sums::default(), moved)
+            let first = T::bound(entries.last().map(|(key, _)| key), &right[0].0);
+            ((first, right), Sums::default(), moved)
         });
-        let right = self.insert_slot((at.0, at.1 + 1), right[0].0.clone(), right);
+        let right = self.insert_slot((at.0, at.1 + 1), first, right);
         // Either half may still be too large when its entries are long.
         if grown < middle {
             self.split(self.before(right), grown);
