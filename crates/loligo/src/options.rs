@@ -212,7 +212,7 @@ pub struct OsdOptions {
     #[arg(long, default_value = "256M", value_parser = parse_memory)]
     pub memory: usize,
     /// Memory for object data that may be read again; part of --memory, at most a quarter of it.
-    #[arg(long, default_value = "24M", value_parser = parse_cache)]
+    #[arg(long, default_value = "64M", value_parser = parse_cache)]
     pub read_cache: usize,
     #[command(flatten)]
     pub daemon: DaemonOptions,

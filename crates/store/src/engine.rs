@@ -72,7 +72,7 @@ impl Default for Options {
             pipeline_depth: 2,
             checkpoint_copies: 2,
             memory_limit: 256 << 20,
-            read_cache: 24 << 20,
+            read_cache: 64 << 20,
             discard: false,
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
@@ -98,7 +98,7 @@ impl Options {
     /// The same for data in log records: its blocks' newest content stays in memory until it is in
     /// place, and a replay has to hold what was logged since the last checkpoint.
     pub(crate) fn logged_limit(&self) -> usize {
-        self.memory_limit / 4
+        self.memory_limit / 16 * 3
     }
 
     pub(crate) fn read_cache_limit(&self) -> usize {
