@@ -10,8 +10,10 @@ use bytes::Bytes;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
-/// 1 to 16 blocks.
-const CLASSES: usize = 5;
+/// Up to 16 blocks.
+const SHORT_CLASSES: usize = 5;
+/// Up to 4 MiB.
+const LONG_CLASSES: usize = 11;
 
 /// Kept in all, in bytes: about what waits for writeback, for it all comes back
 /// at once. What is in use and what is kept add up to little more than this.
@@ -19,14 +21,15 @@ const KEPT_LEN: usize = 16 << 20;
 
 #[derive(Default)]
 struct Shelf {
-    sizes: [Vec<AlignedBuf>; CLASSES],
+    /// By the logarithm of their blocks.
+    sizes: Vec<Vec<AlignedBuf>>,
     len: usize,
     in_use: MemoryUse,
 }
 
 type Shelves = Arc<Mutex<Shelf>>;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Buffers {
     shelves: Shelves,
 }
@@ -38,7 +41,23 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    /// At least `blocks`; more than 16 are not kept.
+    /// For records and what they carry.
+    pub(crate) fn short() -> Buffers {
+        Buffers::of(SHORT_CLASSES)
+    }
+
+    /// For reads that are put together from pieces.
+    pub(crate) fn long() -> Buffers {
+        Buffers::of(LONG_CLASSES)
+    }
+
+    fn of(classes: usize) -> Buffers {
+        let sizes = (0..classes).map(|_| Vec::new()).collect();
+        let shelf = Shelf { sizes, ..Shelf::default() };
+        Buffers { shelves: Arc::new(Mutex::new(shelf)) }
+    }
+
+    /// At least `blocks`; longer ones than there are classes for are not kept.
     pub(crate) fn take(&self, blocks: usize) -> Buffer {
         let blocks = blocks.next_power_of_two();
         let class = blocks.trailing_zeros() as usize;
@@ -54,6 +73,14 @@ impl Buffers {
         };
         let buf = kept.unwrap_or_else(|| AlignedBuf::zeroed(len));
         Buffer { buf: Some(buf), shelves: self.shelves.clone() }
+    }
+
+    /// Lets go of what is not in use.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut shelf) = self.shelves.lock() {
+            shelf.sizes.iter_mut().for_each(|size| *size = Vec::new());
+            shelf.len = 0;
+        }
     }
 
     /// In use and kept.
@@ -75,7 +102,7 @@ impl Drop for Buffer {
         let class = (buf.len() / BLOCK_LEN as usize).trailing_zeros() as usize;
         let Ok(mut shelf) = self.shelves.lock() else { return };
         shelf.in_use.remove(buf.len());
-        if class < CLASSES && shelf.len + buf.len() <= KEPT_LEN {
+        if class < shelf.sizes.len() && shelf.len + buf.len() <= KEPT_LEN {
             shelf.len += buf.len();
             shelf.sizes[class].push(buf);
         }

@@ -55,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) io: Io,
     pub(crate) options: Options,
     pub(crate) buffers: Buffers,
+    pub(crate) read_buffers: Buffers,
     pub(crate) volatile_cache: bool,
     pub(crate) superblock: Superblock,
     pub(crate) region: Region,

@@ -609,6 +609,11 @@ impl ObjectStore for Engine {
             return StoreMemory::default();
         };
         let (objects, maps) = core.index.memory_by_part();
-        StoreMemory { cache: core.cache.memory(), objects, maps, buffers: core.buffers.memory() }
+        StoreMemory {
+            cache: core.cache.memory(),
+            objects,
+            maps,
+            buffers: core.buffers.memory() + core.read_buffers.memory(),
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::alloc::Run;
 use crate::api::{FetchId, ObjectId, StoreError, StoreEvent};
+use crate::buffers::Buffer;
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Patch, lay_over};
 use crate::io::Purpose;
@@ -33,7 +34,9 @@ pub(crate) struct ReadOp {
 enum Target {
     /// The whole read is one device request: its buffer is the answer.
     Whole(Bytes),
-    Assembled(BytesMut),
+    /// Put together from pieces in the first bytes of this. The checksums when every block comes
+    /// from the device and nothing of them is left out.
+    Assembled(Buffer, Option<Vec<u32>>),
 }
 
 /// One device request of a read.
@@ -64,19 +67,26 @@ enum Place {
 impl ReadOp {
     /// Copies the part of a block that was asked for.
     fn fill(&mut self, block: u32, content: &[u8]) {
-        let Target::Assembled(out) = &mut self.target else {
-            return;
-        };
         let start = u64::from(block) * BLOCK_LEN;
-        let end = start + content.len() as u64;
-        let from = start.max(self.offset);
-        let to = end.min(self.offset + self.len as u64);
-        if from < to {
-            let at = (from - self.offset) as usize;
-            let len = (to - from) as usize;
-            let within = (from - start) as usize;
-            out[at..at + len].copy_from_slice(&content[within..within + len]);
+        if let Some((out, within)) = self.room(start, start + content.len() as u64) {
+            out.copy_from_slice(&content[within..within + out.len()]);
         }
+    }
+
+    /// Blocks that were never written.
+    fn fill_hole(&mut self, first: u64, end: u64) {
+        if let Some((out, _)) = self.room(first * BLOCK_LEN, end * BLOCK_LEN) {
+            out.fill(0);
+        }
+    }
+
+    /// Where the object's bytes from `start` to `end` go, and how many of them come before what was
+    /// asked for.
+    fn room(&mut self, start: u64, end: u64) -> Option<(&mut [u8], usize)> {
+        let Target::Assembled(out, _) = &mut self.target else { return None };
+        let (from, to) = (start.max(self.offset), end.min(self.offset + self.len as u64));
+        let range = from.checked_sub(self.offset)? as usize..to.checked_sub(self.offset)? as usize;
+        (from < to).then(|| (&mut out[range], (from - start) as usize))
     }
 
     fn checksum_error(&self, block: u32, device: u32) -> StoreError {
@@ -121,12 +131,18 @@ impl Core {
             return Ok(fetch);
         }
         let len = (end - offset) as usize;
-        let target = Target::Assembled(BytesMut::new());
-        let mut op = ReadOp { name, offset, len, pending: 0, target, error: None };
+        let mut op =
+            ReadOp { name, offset, len, pending: 0, target: Target::Whole(Bytes::new()), error: None };
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        let mut next = first;
         let cached = last - first <= u64::from(read_cache::BLOCKS_MAX);
         for (block, mapping) in self.index.mappings(nid, first, last) {
+            if u64::from(block) > next {
+                holes.push((next, u64::from(block)));
+            }
+            next = u64::from(block) + 1;
             match self.find(mapping.device, mapping.crc, cached) {
                 Place::Memory(content) => from_memory.push((block, content)),
                 Place::Bad => op.error = Some(op.checksum_error(block, mapping.device)),
@@ -152,22 +168,26 @@ impl Core {
                 },
             }
         }
-        let whole = parts.len() == 1
-            && from_memory.is_empty()
-            && op.pending == 0
-            && u64::from(parts[0].run.count) == last - first;
-        if whole {
-            op.target = Target::Whole(Bytes::new());
+        if next < last {
+            holes.push((next, last));
+        }
+        let of_device = from_memory.is_empty() && op.pending == 0 && holes.is_empty();
+        if of_device && parts.len() == 1 {
+            // As it is: its buffer becomes the answer.
         } else if let ([(_, content)], true, 1) = (&from_memory[..], parts.is_empty(), last - first)
             && op.pending == 0
         {
             let within = (offset % BLOCK_LEN) as usize;
             op.target = Target::Whole(content.slice(within..within + len));
         } else {
-            op.target = Target::Assembled(BytesMut::zeroed(len));
+            let aligned = offset.is_multiple_of(BLOCK_LEN) && len.is_multiple_of(BLOCK);
+            let crcs = || parts.iter().flat_map(|part| part.crcs.iter().copied()).collect();
+            let buffer = self.read_buffers.take(len.div_ceil(BLOCK));
+            op.target = Target::Assembled(buffer, (of_device && aligned).then(crcs));
             for (block, content) in from_memory {
                 op.fill(block, &content);
             }
+            holes.into_iter().for_each(|(first, end)| op.fill_hole(first, end));
         }
         op.pending += parts.len();
         for part in parts {
@@ -230,7 +250,8 @@ impl Core {
                 op.error.get_or_insert(op.checksum_error(part.block + i, device + i));
                 break;
             }
-            if part.run.count <= read_cache::BLOCKS_MAX {
+            // Only of short reads: pieces of a long one would push out all else.
+            if op.len as u64 <= u64::from(read_cache::BLOCKS_MAX) * BLOCK_LEN {
                 self.cache.put(device + i as u32, *crc, &data.slice(i * BLOCK..(i + 1) * BLOCK));
             }
         }
@@ -241,7 +262,7 @@ impl Core {
                 let data = if op.error.is_none() { sums::remember(data, 0, part.crcs) } else { data };
                 *answer = data.slice(within..within + op.len);
             }
-            Target::Assembled(_) => op.fill(part.block, &data),
+            Target::Assembled(..) => op.fill(part.block, &data),
         }
         self.finish_read(part.fetch);
     }
@@ -279,7 +300,10 @@ impl Core {
         let result = match (op.error, op.target) {
             (Some(error), _) => Err(error),
             (None, Target::Whole(data)) => Ok(data),
-            (None, Target::Assembled(data)) => Ok(data.freeze()),
+            (None, Target::Assembled(data, crcs)) => {
+                let data = data.freeze().slice(..op.len);
+                Ok(sums::remember(data, 0, crcs.unwrap_or_default()))
+            }
         };
         self.events.push_back(StoreEvent::Read { id: fetch, result });
     }

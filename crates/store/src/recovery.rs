@@ -889,7 +889,7 @@ impl Opening {
             .map_or((superblock.head_position, superblock.head_sequence), |replay| {
                 (replay.position, replay.sequence)
             });
-        let buffers = Buffers::default();
+        let buffers = Buffers::short();
         let discard = self.options.discard && !self.options.read_only;
         let lays = self.options.lay_ahead && !self.options.read_only;
         if lays {
@@ -916,6 +916,7 @@ impl Opening {
             lay: Lay::new(lays, position),
             batches: VecDeque::from([Batch::new(sequence, buffers.clone(), OpWriter::default())]),
             buffers,
+            read_buffers: Buffers::long(),
             spare_ops: Vec::new(),
             issued: VecDeque::new(),
             flush_in_flight: false,

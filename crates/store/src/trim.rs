@@ -110,12 +110,18 @@ impl Trim {
     }
 }
 
+/// After so many commits in a row that had nothing to do, memory for long reads is given back.
+const BUFFERS_QUIET_COMMITS: u32 = 16;
+
 impl Core {
     /// At each commit, before it does anything.
     pub(crate) fn note_quiet(&mut self) {
         let idle = self.io.len() == usize::from(self.trim.in_flight) + self.lay.in_flight();
         let quiet = idle && self.batches.iter().all(|batch| batch.is_empty());
         self.trim.quiet = if quiet { self.trim.quiet.saturating_add(1) } else { 0 };
+        if self.trim.quiet == BUFFERS_QUIET_COMMITS {
+            self.read_buffers.clear();
+        }
     }
 
     pub(crate) fn pump_trim(&mut self) {
