@@ -41,7 +41,7 @@ impl Bench {
     }
 
     fn answer(&mut self, id: RequestId, result: i32, outdata: Bytes) {
-        let op = OpResult { op: ops::stat(), rval: result, outdata };
+        let op = OpResult::new(ops::stat(), result, outdata);
         let done = Completion::Object { result, ops: vec![op], user_version: 1 };
         assert!(self.phase.on_completion(&mut self.objects, self.now, id, &done));
         self.client.cancel(id);

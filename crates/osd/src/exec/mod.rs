@@ -265,7 +265,7 @@ fn refuse(request: &MOsdOp, errno: Errno, unsupported: Vec<Unsupported>) -> Outc
 
 fn reply_op(op: &OsdOp, rval: i32, outdata: Bytes) -> OpResult {
     let op = OsdOp { code: op.code, flags: op.flags, args: op.args, indata: Bytes::new() };
-    OpResult { op, rval, outdata }
+    OpResult::new(op, rval, outdata)
 }
 
 /// Ceph's own: the client's snapshot context is older than the object's.
@@ -375,9 +375,11 @@ fn run_ops(
     let mut reply_len = 0;
     for op in requested {
         executed.user_modify |= classify::writes(op) && moves_user_version(op.code);
-        let (code, mut outdata) = match ops::run(object, op, &around) {
-            Ok(Done { code, outdata }) => (code.unwrap_or(executed.result), outdata),
-            Err(Stop::Code(code)) => (code, Bytes::new()),
+        let mut result = match ops::run(object, op, &around) {
+            Ok(Done { code, outdata, long }) => {
+                OpResult { long, ..reply_op(op, code.unwrap_or(executed.result), outdata) }
+            }
+            Err(Stop::Code(code)) => reply_op(op, code, Bytes::new()),
             // Go on, to learn what else is missing. A READ's answer needs no other run.
             Err(Stop::Data) => {
                 match (&mut executed.holes, ops::range_of_read(object, op)) {
@@ -387,7 +389,7 @@ fn run_ops(
                     }
                     _ => executed.holes = None,
                 }
-                (0, Bytes::new())
+                reply_op(op, 0, Bytes::new())
             }
             Err(Stop::Need(_)) if !object.needs.is_empty() => {
                 executed.holes = None;
@@ -396,17 +398,17 @@ fn run_ops(
             Err(stop) => return Err(stop),
         };
         object.uses += 1;
-        let mut code = code;
-        reply_len += outdata.len();
+        reply_len += result.out_len();
         if reply_len > limits::REPLY_LEN_MAX {
-            outdata = Bytes::new();
-            code = Errno::EMSGSIZE.negative();
+            result.clear_output();
+            result.rval = Errno::EMSGSIZE.negative();
             executed.holes = None;
         }
         if !ops::is_supported(op.code) {
             executed.unsupported.push(Unsupported::Operation(op.code));
         }
-        executed.ops.push(reply_op(op, code, outdata));
+        let code = result.rval;
+        executed.ops.push(result);
         executed.result = if code < 0 && op.flags & op_flags::FAILOK != 0 { 0 } else { code };
         if executed.result < 0 {
             break;
@@ -453,11 +455,11 @@ fn finish_write(
     if context.request.flags & flags::RETURNVEC == 0 {
         // A plain update answers nothing but its success; codes of operations stay.
         executed.result = 0;
-        executed.ops.iter_mut().for_each(|op| op.outdata = Bytes::new());
-    } else if executed.ops.iter().any(|op| op.outdata.len() > limits::WRITE_REPLY_LEN_MAX) {
-        for op in executed.ops.iter_mut().filter(|op| op.outdata.len() > limits::WRITE_REPLY_LEN_MAX) {
+        executed.ops.iter_mut().for_each(OpResult::clear_output);
+    } else if executed.ops.iter().any(|op| op.out_len() > limits::WRITE_REPLY_LEN_MAX) {
+        for op in executed.ops.iter_mut().filter(|op| op.out_len() > limits::WRITE_REPLY_LEN_MAX) {
             op.rval = Errno::EOVERFLOW.negative();
-            op.outdata = Bytes::new();
+            op.clear_output();
         }
         let result = Errno::EOVERFLOW.negative();
         return Outcome {

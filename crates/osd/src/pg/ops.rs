@@ -543,7 +543,7 @@ impl Pg {
     }
 
     fn reply_read<S: ObjectStore>(&mut self, sh: &mut Shared<S>, request: Box<Request>, outcome: Outcome) {
-        let bytes: usize = outcome.ops.iter().map(|op| op.outdata.len()).sum();
+        let bytes: usize = outcome.ops.iter().map(OpResult::out_len).sum();
         self.stats.reads += 1;
         self.stats.read_bytes += bytes as u64;
         sh.counters.reads += 1;
@@ -720,7 +720,7 @@ pub(super) struct Answer {
 
 fn blank_results(op: &MOsdOp) -> Vec<OpResult> {
     let bare = |op: &OsdOp| OsdOp { code: op.code, flags: op.flags, args: op.args, indata: Bytes::new() };
-    op.ops.iter().map(|o| OpResult { op: bare(o), rval: 0, outdata: Bytes::new() }).collect()
+    op.ops.iter().map(|o| OpResult::new(bare(o), 0, Bytes::new())).collect()
 }
 
 fn release<S: ObjectStore>(sh: &mut Shared<S>, request: &Request) {

@@ -368,15 +368,15 @@ impl Pg {
 /// A write that failed may have answered at length, after reading: that is not kept, for
 /// the log would hold it on every OSD.
 fn recorded_returns(ops: &[OpResult]) -> Vec<(i32, Bytes)> {
-    if ops.iter().all(|op| op.rval == 0 && op.outdata.is_empty()) {
+    if ops.iter().all(|op| op.rval == 0 && op.out_len() == 0) {
         return Vec::new();
     }
-    let kept = |out: &Bytes| match out.len() {
+    let kept = |op: &OpResult| match op.out_len() {
         // A copy, so that no larger buffer stays with the log.
-        0..=limits::WRITE_REPLY_LEN_MAX => Bytes::copy_from_slice(out),
+        0..=limits::WRITE_REPLY_LEN_MAX => Bytes::copy_from_slice(&op.outdata),
         _ => Bytes::new(),
     };
-    ops.iter().map(|op| (op.rval, kept(&op.outdata))).collect()
+    ops.iter().map(|op| (op.rval, kept(op))).collect()
 }
 
 #[cfg(test)]
@@ -387,10 +387,9 @@ mod tests {
 
     #[test]
     fn the_log_keeps_codes_and_short_answers() {
-        let answered = |rval, len| OpResult {
-            op: OsdOp::new(OpCode::CALL, [0; 28], Bytes::new()),
-            rval,
-            outdata: vec![7; len].into(),
+        let answered = |rval, len| {
+            let op = OsdOp::new(OpCode::CALL, [0; 28], Bytes::new());
+            OpResult::new(op, rval, vec![7; len].into())
         };
         assert_eq!(recorded_returns(&[answered(0, 0), answered(0, 0)]), []);
         let kept = recorded_returns(&[answered(0, 65), answered(42, 64), answered(-22, 1 << 20)]);

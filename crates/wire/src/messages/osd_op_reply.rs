@@ -12,6 +12,24 @@ pub struct OpResult {
     pub op: OsdOp,
     pub rval: i32,
     pub outdata: Bytes,
+    /// Follows `outdata`: long data as it was read, not copied. Empty in a decoded reply.
+    pub long: Vec<Bytes>,
+}
+
+impl OpResult {
+    pub fn new(op: OsdOp, rval: i32, outdata: Bytes) -> OpResult {
+        OpResult { op, rval, outdata, long: Vec::new() }
+    }
+
+    /// Bytes of output.
+    pub fn out_len(&self) -> usize {
+        self.outdata.len() + self.long.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    pub fn clear_output(&mut self) {
+        self.outdata = Bytes::new();
+        self.long = Vec::new();
+    }
 }
 
 /// `MOSDOpReply` v8.
@@ -47,7 +65,7 @@ impl Payload for MOsdOpReply {
         e.put(&self.epoch);
         e.count(self.ops.len());
         for op in &self.ops {
-            op.op.encode_fixed(op.outdata.len(), e);
+            op.op.encode_fixed(op.out_len(), e);
         }
         e.i32(self.retry_attempt);
         for op in &self.ops {
@@ -60,7 +78,8 @@ impl Payload for MOsdOpReply {
     }
 
     fn data(&self) -> Vec<Bytes> {
-        self.ops.iter().filter(|op| !op.outdata.is_empty()).map(|op| op.outdata.clone()).collect()
+        let pieces = self.ops.iter().flat_map(|op| std::iter::once(&op.outdata).chain(&op.long));
+        pieces.filter(|piece| !piece.is_empty()).cloned().collect()
     }
 
     fn decode(d: &mut Decoder, mut data: Bytes, version: u16) -> Result<Self> {
@@ -87,7 +106,7 @@ impl Payload for MOsdOpReply {
             if len > data.len() {
                 return Err(DecodeError::Truncated { what: "operation output", need: len, have: data.len() });
             }
-            ops.push(OpResult { op, rval: 0, outdata: data.split_to(len) });
+            ops.push(OpResult::new(op, 0, data.split_to(len)));
         }
         let retry_attempt = d.i32()?;
         for op in &mut ops {

@@ -79,7 +79,7 @@ impl World {
         let mut e = Encoder::plain();
         e.u64(notify_id);
         let op = OsdOp::new(OpCode::NOTIFY, [0; 28], Bytes::new());
-        self.reply_with(osd, RequestId(tid), 0, 0, vec![OpResult { op, rval: 0, outdata: e.finish() }]);
+        self.reply_with(osd, RequestId(tid), 0, 0, vec![OpResult::new(op, 0, e.finish())]);
     }
 
     fn notify_completions(&mut self) -> Vec<(RequestId, i32, Vec<NotifyReply>)> {

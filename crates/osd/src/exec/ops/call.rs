@@ -30,7 +30,7 @@ pub(super) fn call(object: &mut StagedObject<'_>, op: &OsdOp, around: &Surroundi
     let answer = method.call(&mut host, input);
     match (host.stop, answer) {
         (Some(stop), _) => Err(stop),
-        (None, Some((code, outdata))) => Ok(Done { code: Some(code), outdata }),
+        (None, Some((code, outdata))) => Ok(Done { code: Some(code), outdata, long: Vec::new() }),
         (None, None) => Err(Errno::EIO.into()),
     }
 }

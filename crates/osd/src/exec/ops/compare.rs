@@ -60,7 +60,7 @@ pub(super) fn cmpxattr(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     if !holds(args.cmp_op, order)? {
         return Err(Errno::ECANCELED.into());
     }
-    Ok(Done { code: Some(1), outdata: Bytes::new() })
+    Ok(Done { code: Some(1), ..Done::OK })
 }
 
 /// As C's `atoll` reads decimal text, then taken as unsigned.

@@ -30,20 +30,22 @@ pub(super) struct Done {
     /// Ceph's never set theirs, and CMPXATTR's 1 then shows up again.
     pub(super) code: Option<i32>,
     pub(super) outdata: Bytes,
+    /// Long data behind it, as it was read.
+    pub(super) long: Vec<Bytes>,
 }
 
 pub(super) type OpEnd = Result<Done, Stop>;
 
 impl Done {
-    const OK: Done = Done { code: Some(0), outdata: Bytes::new() };
-    const KEEP: Done = Done { code: None, outdata: Bytes::new() };
+    const OK: Done = Done { code: Some(0), outdata: Bytes::new(), long: Vec::new() };
+    const KEEP: Done = Done { code: None, outdata: Bytes::new(), long: Vec::new() };
 
     fn ok_with(outdata: Bytes) -> Done {
-        Done { code: Some(0), outdata }
+        Done { code: Some(0), outdata, long: Vec::new() }
     }
 
     fn keep_with(outdata: Bytes) -> Done {
-        Done { code: None, outdata }
+        Done { code: None, outdata, long: Vec::new() }
     }
 }
 

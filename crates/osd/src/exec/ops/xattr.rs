@@ -49,7 +49,7 @@ pub(super) fn get_all(object: &StagedObject<'_>) -> OpEnd {
     e.put(&all);
     let there = object.before.exists || !all.is_empty();
     let code = if object.exists && there { 0 } else { Errno::ENOENT.negative() };
-    Ok(Done { code: Some(code), outdata: e.finish() })
+    Ok(Done { code: Some(code), outdata: e.finish(), long: Vec::new() })
 }
 
 pub(super) fn set(object: &mut StagedObject<'_>, op: &OsdOp) -> OpEnd {

@@ -1,6 +1,9 @@
 //! READ, WRITE and their kin.
 
 use super::*;
+use wire::codec::Decoder;
+use wire::messages::{MOsdOpReply, Payload};
+use wire::types::{EVersion, Epoch};
 
 #[test]
 fn write_creates_and_read_returns_it() {
@@ -91,4 +94,51 @@ fn a_damaged_range_fails_the_read_and_nothing_else() {
     let guarded = vec![extent(OpCode::CMPEXT, 0, 10, b"0123456789"), write(0, b"x")];
     let outcome = bench.attempt(&request(guarded), &fetched).unwrap();
     assert_eq!((outcome.result, rvals(&outcome)), (-5, vec![-5, 0]));
+}
+
+#[test]
+fn long_data_of_a_sparse_read_is_not_copied_and_the_reply_is_the_same() {
+    let mut bench = Bench::new();
+    let (long, short) = (vec![1; 40_000], vec![2; 100]);
+    bench.run(vec![write(0, &long), write(65_536, &short), write(131_072, &long)]);
+    let sparse = extent(OpCode::SPARSE_READ, 0, 1 << 20, b"");
+    let outcome = bench.run(vec![sparse.clone(), read(65_536, 2), sparse]);
+    let shared: Vec<usize> = outcome.ops[0].long.iter().map(Bytes::len).filter(|len| *len > 20_000).collect();
+    assert!(!shared.is_empty(), "something is passed on as it was read");
+    let reply = MOsdOpReply {
+        object: "o".into(),
+        pg: PgId { pool: PoolId(1), seed: 0 },
+        flags: 0,
+        result: 0,
+        bad_replay_version: EVersion::ZERO,
+        epoch: Epoch(1),
+        ops: outcome.ops,
+        retry_attempt: 0,
+        replay_version: EVersion::ZERO,
+        user_version: 0,
+    };
+    let mut front = Encoder::plain();
+    reply.encode_front(&mut front);
+    let data = reply.data().concat().into();
+    let decoded = MOsdOpReply::decode(&mut Decoder::plain(front.finish()), data, 8).unwrap();
+    for op in [0, 2] {
+        let mut d = Decoder::plain(decoded.ops[op].outdata.clone());
+        let extents: Vec<(u64, u64)> =
+            (0..d.u32().unwrap()).map(|_| (d.u64().unwrap(), d.u64().unwrap())).collect();
+        let content = d.blob().unwrap();
+        assert_eq!(extents.iter().map(|(_, len)| *len).sum::<u64>(), content.len() as u64);
+        let mut found = vec![0; 131_072 + 40_000];
+        let mut at = 0;
+        for (offset, len) in extents {
+            let (offset, len) = (offset as usize, len as usize);
+            found[offset..offset + len].copy_from_slice(&content[at..at + len]);
+            at += len;
+        }
+        let mut expected = vec![0; 131_072 + 40_000];
+        expected[..40_000].copy_from_slice(&long);
+        expected[65_536..65_636].copy_from_slice(&short);
+        expected[131_072..].copy_from_slice(&long);
+        assert!(found == expected);
+    }
+    assert_eq!(decoded.ops[1].outdata, vec![2; 2]);
 }
