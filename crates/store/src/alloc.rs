@@ -381,7 +381,8 @@ impl Allocator {
     fn next_laid(&mut self) -> Option<u32> {
         loop {
             let run = self.untouched.as_ref()?.next_laid()?;
-            if self.run_at(run.start, CROWDED.min(run.count), Of::Touched) == CROWDED.min(run.count) {
+            let least = CROWDED.min(run.count);
+            if self.run_at(run.start, least, Of::Touched) == least {
                 return Some(run.start);
             }
             self.untouched.as_mut()?.skip_laid();
