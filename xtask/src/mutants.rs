@@ -84,7 +84,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "recovery does not compare the tail's direct data",
-        file: "recovery.rs",
+        file: "recovery/tail.rs",
         edits: &[(
             "        let mut runs: Vec<Run> = Vec::new();\n        self.rebuilt().direct.retain(|_, (sequence, _)| *sequence > durable);",
             "        let mut runs: Vec<Run> = Vec::new();\n        self.rebuilt().direct.retain(|_, (sequence, _)| *sequence > durable && *sequence == 0);",
@@ -92,7 +92,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "recovery does not check a record's data",
-        file: "recovery.rs",
+        file: "recovery/replay.rs",
         edits: &[(
             "        if crc32c(&content) != crc {\n            return None;",
             "        if crc32c(&content) != crc && device == 0 {\n            return None;",
@@ -100,7 +100,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "recovery takes records of any epoch",
-        file: "recovery.rs",
+        file: "recovery/replay.rs",
         edits: &[(
             "            header.epoch == superblock.epoch\n",
             "            header.epoch <= superblock.epoch\n",
@@ -108,12 +108,12 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "opening does not note what it recovered",
-        file: "recovery.rs",
+        file: "recovery/epoch.rs",
         edits: &[("            superblock.recovered_sequence = last;\n", "            let _ = last;\n")],
     },
     Mutant {
         name: "opening writes both superblocks with no flush between",
-        file: "recovery.rs",
+        file: "recovery/epoch.rs",
         edits: &[(
             "            1 | 3 => {\n",
             "            1 => return self.write_superblocks(replay, order, 2),\n            3 => {\n",
