@@ -59,11 +59,37 @@ fn bench_measures_every_row_and_checks_the_order() {
         for row in rows {
             assert!(row["ops_per_second"].as_f64().unwrap() > 0.0, "{row}");
             assert!(row["cpu_us_per_op"].as_f64().unwrap() > 0.0, "{row}");
+            assert_times_are_possible(row);
             let is_write = row["workload"].as_str().unwrap().starts_with("write");
             let written = row["device_bytes_written_per_byte"].as_f64().unwrap();
             assert_eq!(is_write, written >= 1.0, "every byte reaches the device: {row}");
             assert_eq!(is_write, row["flushes_per_op"].as_f64().unwrap() > 0.0, "{row}");
         }
+    }
+}
+
+/// So many operations were in flight, no more: no operation took longer than it was there.
+fn assert_times_are_possible(row: &Value) {
+    let number = |value: &Value| value.as_f64().unwrap();
+    let latency = &row["latency_us"];
+    let taken = number(&row["ops"]) * number(&latency["mean"]) / 1e6;
+    let room = number(&row["seconds"]) + 2.0 * number(&latency["max"]) / 1e6;
+    assert!(taken <= number(&row["depth"]) * room, "{row}");
+}
+
+#[test]
+fn rows_between_runs_of_fio_have_times_of_their_own() {
+    if Command::new("fio").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: fio is not installed");
+        return;
+    }
+    let folder = folder();
+    let fio = format!("--fio={}", folder.path().join("fio").display());
+    let output = store(&[BENCH, &[&fio, "--rounds", "2"]].concat(), &folder.path().join("device"));
+    assert!(output.status.success(), "{}", text(&output));
+    for row in json(&output)["rows"].as_array().unwrap() {
+        assert_times_are_possible(row);
+        assert!(row["seconds"].as_f64().unwrap() < 60.0, "{row}");
     }
 }
 

@@ -17,7 +17,7 @@ use uring::{BackendKind, Disk, DiskFacts, DiskOptions, Reactor, ReactorConfig};
 pub enum Step {
     /// Until the next event.
     Wait,
-    /// Or until then.
+    /// Or until then. When that is now: until the clock has been read again.
     WaitUntil(Time),
     /// Not at all: what was queued goes to the device first.
     Again,
@@ -69,6 +69,8 @@ pub struct TaskNode<'a, T> {
     pending: Option<FetchId>,
     in_flight: usize,
     wake: Time,
+    /// A step may take its time: the next one is to know a later time than this.
+    stepped_at: Time,
     failure: Option<anyhow::Error>,
 }
 
@@ -108,6 +110,7 @@ pub fn run_task<T: Task>(
         pending: None,
         in_flight: 0,
         wake: Time::MAX,
+        stepped_at: Time::ZERO,
         failure: None,
     };
     let mut config = ReactorConfig::new(backend(place.backend));
@@ -139,6 +142,10 @@ impl<T: Task> TaskNode<'_, T> {
             bail!("{error}");
         }
         self.deliver(env.now())?;
+        if env.now() <= self.stepped_at {
+            self.wake = env.now();
+            return Ok(());
+        }
         self.wake = Time::MAX;
         while self.pending.is_none() {
             let step = self.task.step(&mut self.engine, env.now());
@@ -147,6 +154,9 @@ impl<T: Task> TaskNode<'_, T> {
                 Ok(Step::Wait) => break,
                 Ok(Step::WaitUntil(at)) => {
                     self.wake = at;
+                    if at <= env.now() {
+                        self.stepped_at = env.now();
+                    }
                     break;
                 }
                 Ok(Step::Again) => {}

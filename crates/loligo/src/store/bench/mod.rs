@@ -181,6 +181,8 @@ impl<'a> Bench<'a> {
         let (name, plan) = ("filling", Plan::Fill { count });
         self.stages.push_back(Stage::Prepare { name, plan, depth, row: Some(0) });
         self.prepare("first round of the log", Plan::Round { left: log_len }, AGE_DEPTH);
+        let left = count.min(plan::ROUND_OBJECTS);
+        self.prepare("what that cut to pieces", Plan::Mend { left }, FILL_DEPTH);
         self.plan_rows(Age::Fresh);
         if let Some(percent) = options.fill {
             self.prepare("filling up", Plan::FillTo { percent }, FILL_DEPTH);

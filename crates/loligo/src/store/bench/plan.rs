@@ -23,9 +23,13 @@ pub enum Plan {
         percent: u8,
     },
     /// Small writes until the log has gone round once: the first round allocates. All in a few
-    /// objects: the others stay in one piece, as fio's file is.
+    /// objects.
     Round {
         left: u64,
+    },
+    /// These objects again, whole: all are in one piece then, as fio's file is.
+    Mend {
+        left: usize,
     },
     /// Without end: whole objects, or aligned pieces.
     Random(WorkloadKind),
@@ -41,7 +45,8 @@ pub struct Aging {
     pub rebuilding: Vec<(usize, u64)>,
 }
 
-const ROUND_OBJECTS: usize = 16;
+/// Objects of a [round](Plan::Round).
+pub const ROUND_OBJECTS: usize = 16;
 /// Objects being rewritten at a time: their pieces are laid between each other.
 const REBUILDING_MAX: usize = 8;
 const PIECE_BLOCKS_MAX: u64 = 64;
@@ -70,6 +75,10 @@ impl Plan {
             Plan::Round { left } => {
                 *left = left.checked_sub(BLOCK_LEN)?;
                 Some(piece(WorkloadKind::Write4k, layout.objects.len().min(ROUND_OBJECTS), random))
+            }
+            Plan::Mend { left } => {
+                *left = left.checked_sub(1)?;
+                Some(whole_write(*left))
             }
             Plan::Random(kind) => Some(piece(*kind, layout.objects.len(), random)),
             Plan::Age(aging) => aging.next(layout, random),
