@@ -217,7 +217,7 @@ impl Core {
     pub(crate) fn available_blocks(&self) -> u64 {
         let checkpoint = self.checkpoint_blocks(0);
         let reserve = 2 * checkpoint + self.metadata_reserve();
-        self.alloc.free_blocks().saturating_sub(reserve)
+        (self.alloc.free_blocks() + self.chosen.blocks()).saturating_sub(reserve)
     }
 
     /// Room for a transaction that takes `blocks` and grows the metadata by

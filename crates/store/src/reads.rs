@@ -171,7 +171,8 @@ impl Core {
         if next < last {
             holes.push((next, last));
         }
-        let of_device = from_memory.is_empty() && op.pending == 0 && holes.is_empty();
+        // What is bad is nowhere.
+        let of_device = from_memory.is_empty() && op.pending == 0 && holes.is_empty() && op.error.is_none();
         if of_device && parts.len() == 1 {
             // As it is: its buffer becomes the answer.
         } else if let ([(_, content)], true, 1) = (&from_memory[..], parts.is_empty(), last - first)

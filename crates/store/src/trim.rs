@@ -119,7 +119,7 @@ impl Core {
         let idle = self.io.len() == usize::from(self.trim.in_flight) + self.lay.in_flight();
         let quiet = idle && self.batches.iter().all(|batch| batch.is_empty());
         self.trim.quiet = if quiet { self.trim.quiet.saturating_add(1) } else { 0 };
-        if self.trim.quiet == BUFFERS_QUIET_COMMITS {
+        if self.trim.quiet >= BUFFERS_QUIET_COMMITS {
             self.read_buffers.clear();
         }
     }

@@ -277,6 +277,11 @@ fn a_partial_overwrite_of_a_bad_block_does_not_make_it_good() {
         let result = rig.take_read(fetch).unwrap();
         assert!(matches!(result, Err(StoreError::Checksum { .. })), "{result:?}");
     }
+    // With neighbours that are good and on the device, while the bad one is in memory.
+    for (offset, len) in [(0, 8192), (4096, 12_288), (0, 128 << 10), (4000, 200)] {
+        let result = rig.read(&object, offset, len);
+        assert!(matches!(result, Err(StoreError::Checksum { offset: 4096, .. })), "{result:?}");
+    }
     rig.engine.checkpoint();
     rig.drive();
     let mut rig = Rig::try_open_disk(rig.disk, options(), 1).unwrap();
