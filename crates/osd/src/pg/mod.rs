@@ -177,6 +177,8 @@ pub struct Pg {
     pushing: BTreeMap<u64, Pushing>,
     /// Parts of an object on their way in: the part expected next.
     receiving: BTreeMap<HObject, receive::Receiving>,
+    /// Objects a push of which once had to wait for metadata: the newest attempt since, and whose.
+    parked: BTreeMap<HObject, (OsdId, u64)>,
 
     watches: watch::Watches,
 
@@ -228,6 +230,7 @@ impl Pg {
             repairs: 0,
             pushing: BTreeMap::new(),
             receiving: BTreeMap::new(),
+            parked: BTreeMap::new(),
             watches: watch::Watches::default(),
             snap_trim: snap_trim::SnapTrim::default(),
             stats: stats::Activity::default(),

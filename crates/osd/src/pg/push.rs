@@ -356,7 +356,8 @@ impl Pg {
         refused: PushRefused,
     ) {
         let Some(push) = self.pushing.get(&refused.attempt) else { return };
-        if push.to == from && push.object == refused.object {
+        // Without a base there is nothing to refuse.
+        if push.to == from && push.object == refused.object && !push.whole {
             sh.counters.recovery_bases_refused += 1;
             self.start_push_as(sh, ctx, from, refused.object, true, Vec::new());
         }

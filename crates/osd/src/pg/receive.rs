@@ -43,6 +43,17 @@ impl Pg {
             }
             return;
         }
+        // One that waited may come after a later attempt, and after writes that went by that.
+        if let Some(newest) = self.parked.get_mut(&push.object) {
+            if newest.0 == from && push.attempt < newest.1 {
+                return;
+            }
+            *newest = (from, push.attempt);
+        }
+        if pulled && let Some(recovering) = self.recovering.get_mut(&push.object) {
+            // It comes, however long it is.
+            recovering.since = ctx.now;
+        }
         let follows = Receiving { attempt: push.attempt, version: push.version, next: push.part };
         if push.part != 0 && self.receiving.get(&push.object) != Some(&follows) {
             return;
@@ -52,6 +63,7 @@ impl Pg {
                 Ok(true) => {}
                 Ok(false) => return self.refuse_base(sh, ctx, from, &push),
                 Err(error) => {
+                    self.parked.insert(push.object.clone(), (from, push.attempt));
                     let message = PgMessage::from(push);
                     let body = Bytes::from(peer::encode_pg(&self.header(sh), &message).concat());
                     sh.wait_load(&error, Load::Message { from, kind: message.kind(), body });
@@ -77,8 +89,8 @@ impl Pg {
         }
         records.into_txn(&mut txn);
         if let Err(error) = sh.try_queue(txn, commit) {
-            if push.base.is_some() {
-                // Perhaps more than one transaction holds; written plainly it is less.
+            if push.base.is_some() && matches!(error, StoreError::TooLarge { .. } | StoreError::NoObject) {
+                // More than one transaction holds; written plainly it is less.
                 return self.refuse_base(sh, ctx, from, &push);
             }
             tracing::error!(pg = %self.id, %error, "cannot take a recovered object");

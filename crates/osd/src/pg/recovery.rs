@@ -41,6 +41,7 @@ impl Pg {
         self.unrepairable.clear();
         self.pushing.clear();
         self.receiving.clear();
+        self.parked.clear();
     }
 
     /// The PG has become active.

@@ -323,7 +323,9 @@ impl Pg {
             }
             notify.waiting.insert(*key);
             notify.cost += WAITING_COST;
-            if let Some(session) = watch.session {
+            // The fence has come, but the record of the watch's end may wait: it hears nothing.
+            let fenced = is_blocklisted(sh.maps.map(), &watch.info.addr);
+            if let Some(session) = watch.session.filter(|_| !fenced) {
                 sh.send_client(session, notify.message(id, key.cookie));
             }
         }
