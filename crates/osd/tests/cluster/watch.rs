@@ -235,20 +235,6 @@ fn a_fenced_client_loses_its_watches_and_others_do_not() {
 }
 
 #[test]
-fn a_fenced_client_hears_nothing_while_the_end_of_its_watch_waits_for_a_replica() {
-    let mut w = world(69, 2);
-    w.ask(1, watch(11, WATCH));
-    let acting = w.acting("o");
-    w.mon.deaf = true;
-    w.kill(acting[1]);
-    fence(&mut w, 1);
-    w.submit(0, "o", vec![notify(5, 30)]);
-    w.run_for(Duration::from_millis(300));
-    assert_eq!(w.watchers(acting[0]), 1, "the record of the end waits");
-    assert!(w.clients[1].told.iter().all(|told| told.opcode != WatchOpcode::Notify));
-}
-
-#[test]
 fn a_fenced_clients_request_that_waits_for_its_pg_is_refused_when_its_turn_comes() {
     let mut w = world(68, 2);
     let acting = w.acting("o");
