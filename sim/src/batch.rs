@@ -104,7 +104,7 @@ impl Batch {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
              {} duplicates recognised, {} ranges backfilled, {} bytes shared in recovery, {} checkpoints, \
-             {} waits for metadata, {} of {} damaged objects repaired, {} requests of fenced clients refused, \
+             {} waits for metadata, {} of {} damaged objects repaired, {} scrubs, {} errors found by them, {} requests of fenced clients refused, \
              {} locks busy, {} notifications answered, {} late, {} watches lost",
             self.seeds,
             self.failed.len(),
@@ -119,6 +119,8 @@ impl Batch {
             self.coverage.pending,
             self.coverage.repaired,
             self.coverage.damaged,
+            self.coverage.scrubs,
+            self.coverage.scrub_errors,
             self.coverage.refused,
             self.coverage.locks_busy,
             self.coverage.notifies_answered,

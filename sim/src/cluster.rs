@@ -76,6 +76,8 @@ pub struct ClusterPlan {
     /// The same of each client's watches.
     pub watches: Option<(u64, usize)>,
     pub fences: Vec<FencePlan>,
+    /// Time between scrubs of a PG; twice that between deep ones. They go on while faults do.
+    pub scrubs: Option<Duration>,
     /// Clients that die, and when, and are started again at once.
     pub deaths: Vec<(usize, Duration)>,
     pub sabotage: Sabotage,
@@ -121,6 +123,7 @@ impl ClusterPlan {
             image: None,
             locks: None,
             watches: None,
+            scrubs: None,
             fences: Vec::new(),
             deaths: Vec::new(),
             sabotage: Sabotage::default(),
@@ -203,6 +206,9 @@ pub struct Coverage {
     pub damaged: u64,
     /// Objects that OSDs found damaged and repaired.
     pub repaired: u64,
+    /// Scrubs that came to their end, and what they found where something was to be found.
+    pub scrubs: u64,
+    pub scrub_errors: u64,
     /// Requests of clients on the blocklist.
     pub refused: u64,
     /// Locks that somebody else held.
@@ -234,6 +240,8 @@ impl Coverage {
         self.pending += other.pending;
         self.damaged += other.damaged;
         self.repaired += other.repaired;
+        self.scrubs += other.scrubs;
+        self.scrub_errors += other.scrub_errors;
         self.refused += other.refused;
         self.locks_busy += other.locks_busy;
         self.notifies_answered += other.notifies_answered;
@@ -247,8 +255,10 @@ pub struct SimCluster {
     pub plan: ClusterPlan,
     pub history: SharedHistory,
     pub coverage: Coverage,
-    /// The OSD whose device has lost data.
+    /// The OSD whose device has lost data that nobody may have missed yet.
     damaged: Option<usize>,
+    /// Errors that scrubs found before any device had lost anything.
+    false_errors: u64,
     mon: NodeId,
     osds: Vec<NodeId>,
     clients: Vec<NodeId>,
@@ -286,6 +296,7 @@ impl SimCluster {
             history,
             coverage,
             damaged: None,
+            false_errors: 0,
             mon,
             osds,
             lives: vec![0; clients.len()],
@@ -375,6 +386,11 @@ impl SimCluster {
         config.log_trim_batch = plan.log_trim_batch;
         config.recovery_ops_max = plan.recovery_ops_max;
         config.recovery_chunk_len = plan.recovery_chunk_len;
+        if let Some(interval) = plan.scrubs {
+            config.scrub_interval = interval;
+            config.deep_scrub_interval = interval * 2;
+            config.scrub_look_interval = interval / 4;
+        }
         config.sabotage = plan.sabotage;
         let options = plan.store_options();
         let info = self.world.disk_mut(id).expect("OSDs have devices").info();
@@ -395,7 +411,37 @@ impl SimCluster {
             self.coverage.shared_bytes += counters.recovery_bytes_shared;
             self.coverage.pending += osd.store().answered_pending();
             self.coverage.repaired += counters.repaired;
+            self.coverage.scrubs += counters.scrubs;
+            match self.coverage.damaged {
+                0 => self.false_errors += counters.scrub_errors,
+                _ => self.coverage.scrub_errors += counters.scrub_errors,
+            }
         }
+    }
+
+    /// Until a device loses something, scrubs find nothing.
+    pub fn false_errors(&self) -> u64 {
+        let cores = self.osds.iter().filter_map(|id| self.core(*id));
+        let now =
+            if self.coverage.damaged == 0 { cores.map(|osd| osd.counters().scrub_errors).sum() } else { 0 };
+        self.false_errors + now
+    }
+
+    fn core(&self, id: NodeId) -> Option<&osd::Osd<PendingStore<Engine>>> {
+        match self.world.node(id) {
+            Some(SimNode::Osd(node)) => node.osd(),
+            _ => None,
+        }
+    }
+
+    /// When each PG was last scrubbed deeply, as its primary knows.
+    pub fn deep_scrubs(&self) -> BTreeMap<PgId, WallTime> {
+        let cores = self.osds.iter().filter_map(|id| self.core(*id));
+        let led = cores.flat_map(|osd| {
+            let led = osd.pg_states(Time::MAX).into_iter().filter(|(_, state)| *state != 0);
+            led.filter_map(|(id, _)| Some((id, osd.pg(id)?.info.history.scrub.last_deep_stamp)))
+        });
+        led.collect()
     }
 
     /// Flips a bit in the data of about every second object of one OSD, stopped
@@ -415,6 +461,22 @@ impl SimCluster {
         }
         self.start_osd(osd);
         Ok(())
+    }
+
+    /// The same OSD loses some objects altogether, which only a scrub finds.
+    pub fn lose_objects(&mut self, random: &mut Random) -> Result<(), String> {
+        let Some(osd) = self.damaged else { return Ok(()) };
+        self.kill_osd(osd, false);
+        let options = self.plan.store_options();
+        let disk = self.world.disk_mut(self.osds[osd]).expect("OSDs have devices");
+        self.coverage.damaged += offline::lose(disk, options, random)?;
+        self.start_osd(osd);
+        Ok(())
+    }
+
+    /// Scrubs have found everything: from now on nothing may be damaged.
+    pub fn expect_no_damage(&mut self) {
+        self.damaged = None;
     }
 
     /// What a stopped OSD's device holds.

@@ -49,6 +49,8 @@ enum Bug {
     ForgetWatches,
     KeepSilentWatches,
     NotifyWithoutWaiting,
+    ScrubSkipsClones,
+    ScrubWithoutHold,
 }
 
 impl Bug {
@@ -67,6 +69,8 @@ impl Bug {
             Bug::ForgetWatches => &mut sabotage.forget_watches,
             Bug::KeepSilentWatches => &mut sabotage.keep_silent_watches,
             Bug::NotifyWithoutWaiting => &mut sabotage.notify_without_waiting,
+            Bug::ScrubSkipsClones => &mut sabotage.scrub_skips_clones,
+            Bug::ScrubWithoutHold => &mut sabotage.scrub_without_hold,
         } = true;
         sabotage
     }

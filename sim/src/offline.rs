@@ -2,9 +2,14 @@
 //! the last stop.
 
 use crate::disk::SimDisk;
+use base::Random;
 use bytes::Bytes;
 use env::{DiskOp, DiskRequest, DiskResult};
-use store::{CollId, Engine, FetchId, Identity, ObjectId, ObjectStore, Options, StoreError, StoreEvent};
+use osd::exec::ObjectInfo;
+use store::{
+    CollId, Engine, FetchId, Identity, Mutation, ObjectId, ObjectStore, Options, StoreError, StoreEvent,
+    Transaction,
+};
 use wire::types::HObject;
 
 /// Carries out everything that the engine asks of its device, at once.
@@ -58,6 +63,31 @@ pub fn data_places(disk: &mut SimDisk, options: Options) -> Result<Vec<u64>, Str
         );
     }
     Ok(places)
+}
+
+/// Removes some of the objects, heads and clones alike, as if they had never been written. Returns how many.
+/// None that are watched: watchers come back at once, before any scrub, and would find nothing.
+pub fn lose(disk: &mut SimDisk, options: Options, random: &mut Random) -> Result<u64, String> {
+    let mut engine = Engine::open(disk.info(), None, options);
+    settle(&mut engine, disk);
+    let mut txn = Transaction::new();
+    for coll in engine.collections().into_iter().filter(|coll| *coll != CollId::Meta) {
+        let objects = engine.list(coll, &HObject::default(), usize::MAX).map_err(|e| e.to_string())?;
+        let ids = objects.into_iter().map(|object| ObjectId { coll, object });
+        for id in ids.filter(|_| random.chance(1, 6)) {
+            let info = ObjectInfo::load(&engine, &id).map_err(|e| e.to_string())?;
+            if info.is_some_and(|info| info.watchers.is_empty()) {
+                txn.push(Mutation::Remove(id));
+            }
+        }
+    }
+    let count = txn.ops.len() as u64;
+    if count > 0 {
+        engine.queue(txn).map_err(|e| e.to_string())?;
+        engine.commit();
+        settle(&mut engine, disk);
+    }
+    Ok(count)
 }
 
 pub struct OfflineStore<'a> {

@@ -89,6 +89,8 @@ struct Run {
     violations: Vec<String>,
     /// Whether a device loses data in the end, and which.
     damage: Option<Random>,
+    /// Whether scrubs, and not the final reads, are to find it; and what it loses besides.
+    scrub_after_damage: Option<Random>,
 }
 
 /// What the monitor says of the PGs.
@@ -109,8 +111,11 @@ impl PgSummary {
         Some(out)
     }
 
+    /// Scrubs may go on.
     fn is_clean(&self, pg_num: u32) -> bool {
-        self.total == u64::from(pg_num) && self.by_state.get("active+clean") == Some(&self.total)
+        let is_clean =
+            |state: &str| state == "active+clean" || state.replace("+deep", "") == "active+clean+scrubbing";
+        self.total == u64::from(pg_num) && self.by_state.keys().all(|state| is_clean(state))
     }
 }
 
@@ -137,6 +142,10 @@ impl Run {
         plan.deaths = draw_deaths(&mut apart, plan.clients, duration);
         let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0004).fork();
         plan.fences = draw_fences(&mut apart, plan.clients, duration);
+        let mut apart = Random::from_seed(options.seed ^ 0x5eed_0000_0000_0009).fork();
+        let interval_ms = [50, 300, 1500][apart.below(3) as usize];
+        plan.scrubs = apart.chance(2, 3).then(|| Duration::from_millis(interval_ms));
+        let scrub_after_damage = apart.chance(1, 2).then(|| apart.fork());
         let faults = FaultPlan::draw(&mut random, plan.osds);
         info!(?plan, "cluster");
         info!(?faults, ?duration, "faults");
@@ -150,6 +159,7 @@ impl Run {
             faults_applied: 0,
             violations: Vec::new(),
             damage: hardships.chance(1, 2).then(|| hardships.fork()),
+            scrub_after_damage,
         }
     }
 
@@ -167,11 +177,18 @@ impl Run {
         self.heal();
         self.wait("requests", "all answered", |cluster| cluster.clients_done())?;
         self.wait_clean("the cluster without faults")?;
+        self.check_scrubs();
         if let Some(mut random) = self.damage.take() {
             let osd = random.below(self.cluster.plan.osds as u64) as usize;
             info!(osd, "a device loses data");
             self.cluster.damage_osd(osd, &mut random)?;
             self.wait_clean("the cluster with a damaged device")?;
+            if let Some(mut random) = self.scrub_after_damage.take() {
+                self.cluster.lose_objects(&mut random)?;
+                self.wait_clean("the cluster that has lost objects")?;
+                self.scrub_everything()?;
+                self.wait_clean("the cluster after its scrub")?;
+            }
         }
         let before = self.cluster.history.borrow().operations.len();
         self.cluster.history.borrow_mut().declare_peace();
@@ -187,6 +204,38 @@ impl Run {
         }
         self.wait_clean("the cluster after the final reads")?;
         self.compare_replicas();
+        self.check_scrubs();
+        Ok(())
+    }
+
+    fn check_scrubs(&mut self) {
+        match self.cluster.false_errors() {
+            0 => {}
+            errors => self.violations.push(format!("scrubs found {errors} errors where nothing was wrong")),
+        }
+    }
+
+    /// Nothing that was damaged remains so.
+    fn scrub_everything(&mut self) -> Result<(), String> {
+        let before = self.cluster.deep_scrubs();
+        let deadline = self.now() + PATIENCE;
+        let is_done = |cluster: &SimCluster| {
+            let now = cluster.deep_scrubs();
+            before.iter().all(|(pg, stamp)| now.get(pg).is_some_and(|new| new > stamp))
+        };
+        while !is_done(&self.cluster) {
+            if self.now() > deadline {
+                return Err(self.stuck("not all PGs are scrubbed"));
+            }
+            // Who has become primary since has not heard of it.
+            self.cluster.ask(r#"{"prefix":"osd deep-scrub","who":"all"}"#.into());
+            let patience = self.now() + Duration::from_secs(5);
+            while !is_done(&self.cluster) && self.now() < patience {
+                self.advance(SLICE)?;
+            }
+        }
+        info!("everything is scrubbed");
+        self.cluster.expect_no_damage();
         Ok(())
     }
 

@@ -47,6 +47,8 @@ fn fresh_seeds_keep_every_promise() {
             && reached.checkpoints > 0
             && reached.pending > 0
             && reached.repaired > 0
+            && reached.scrubs > 0
+            && reached.scrub_errors > 0
             && reached.refused > 0
             && reached.locks_busy > 0
             && reached.notifies_answered > 0
@@ -132,4 +134,16 @@ fn keeping_the_watches_of_the_dead_is_found() {
 fn completing_a_notification_without_its_watchers_is_found() {
     let sabotage = Sabotage { notify_without_waiting: true, ..Sabotage::default() };
     assert_found(sabotage, 100, &["did not reach"]);
+}
+
+#[test]
+fn overlooking_clones_in_a_scrub_is_found() {
+    let sabotage = Sabotage { scrub_skips_clones: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["differ", "checksum mismatch", "instead of token"]);
+}
+
+#[test]
+fn scrubbing_what_is_being_written_is_found() {
+    let sabotage = Sabotage { scrub_without_hold: true, ..Sabotage::default() };
+    assert_found(sabotage, 100, &["where nothing was wrong"]);
 }

@@ -482,6 +482,11 @@ impl Core {
             ),
         ];
         let sum = self.pgs.total().stats;
+        if sum.num_scrub_errors > 0 {
+            let count = usize::try_from(sum.num_scrub_errors).unwrap_or(usize::MAX);
+            let text = format!("{count} scrub errors");
+            found.add_counted("OSD_SCRUB_ERRORS", Severity::Error, text, count, Vec::new());
+        }
         for (code, severity, title) in codes {
             let mine: Vec<_> = groups.iter().filter(|((c, ..), _)| *c == code).collect();
             let mut parts: Vec<String> = Vec::new();

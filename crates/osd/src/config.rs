@@ -46,6 +46,17 @@ pub struct OsdConfig {
     /// Clones being trimmed at once in one PG (`osd_pg_max_concurrent_snap_trims`), and in all.
     pub snap_trims_per_pg_max: usize,
     pub snap_trims_max: usize,
+    /// Between two scrubs of a PG, at least (`osd_scrub_min_interval`, `osd_deep_scrub_interval`).
+    pub scrub_interval: Duration,
+    pub deep_scrub_interval: Duration,
+    /// Between looks for a PG that is due.
+    pub scrub_look_interval: Duration,
+    /// What a scrub waits for at most before it is given up.
+    pub scrub_patience: Duration,
+    /// PGs that are looked at for other OSDs' scrubs at once. Of its own PGs, each scrubs one at a time.
+    pub scrub_scans_max: usize,
+    /// Repairs what it finds where some copy is right (`osd_scrub_auto_repair`).
+    pub scrub_auto_repair: bool,
     /// Bytes of one recovery message.
     pub recovery_chunk_len: u64,
     /// Bytes of client requests held at once (waiting or in flight).
@@ -88,6 +99,10 @@ pub struct Sabotage {
     pub keep_silent_watches: bool,
     /// A notification is complete as soon as it is sent.
     pub notify_without_waiting: bool,
+    /// A scrub overlooks what is wrong with clones.
+    pub scrub_skips_clones: bool,
+    /// A scrub compares objects while they are written to.
+    pub scrub_without_hold: bool,
 }
 
 impl OsdConfig {
@@ -113,6 +128,12 @@ impl OsdConfig {
             recovery_ops_max: 16,
             snap_trims_per_pg_max: 2,
             snap_trims_max: 16,
+            scrub_interval: Duration::from_secs(24 * 3600),
+            deep_scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            scrub_look_interval: Duration::from_secs(1),
+            scrub_patience: Duration::from_secs(30),
+            scrub_scans_max: 2,
+            scrub_auto_repair: true,
             recovery_chunk_len: 4 << 20,
             client_bytes_max: 500 << 20,
             client_ops_max: 10_000,
@@ -129,5 +150,6 @@ impl OsdConfig {
         assert!(self.heartbeat_interval < self.heartbeat_grace);
         assert!(self.log_entries_max > 0 && self.log_trim_batch > 0);
         assert!(self.recovery_ops_max > 0 && self.recovery_chunk_len > 0);
+        assert!(self.scrub_scans_max > 0);
     }
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{FetchId, ObjectStore, StoreError, Transaction, TxnId};
 use wire::features::Features;
 use wire::messages::osd_op::OpCode;
-use wire::messages::{Outgoing, Payload, SessionId};
-use wire::types::{EVersion, Epoch, HObject, OsdId, PgId};
+use wire::messages::{LogEntry, LogLevel, MLog, Outgoing, Payload, SessionId};
+use wire::types::{EVersion, EntityName, EntityType, Epoch, HObject, OsdId, PgId};
 
 /// What becomes durable with a transaction, and who wants to know.
 ///
@@ -64,6 +64,11 @@ pub enum Fetch {
         push: u64,
         index: usize,
     },
+    /// Data that a scrub looks at.
+    Scrub {
+        pg: PgId,
+        scan: u64,
+    },
 }
 
 /// Who waits for metadata.
@@ -77,6 +82,10 @@ pub enum Load {
     },
     /// Recovery and the rest of a PG's background work.
     Background {
+        pg: PgId,
+    },
+    /// A PG's scrub, or another's that wants to know of our copy.
+    Scrub {
         pg: PgId,
     },
     /// The removal of PGs.
@@ -124,6 +133,12 @@ pub struct Counters {
     pub recovery_bases_refused: u64,
     /// Writes that some member's device had no room for.
     pub refused_full: u64,
+    /// As primary: scrubs that went through a whole PG, and how many of them were deep.
+    pub scrubs: u64,
+    pub deep_scrubs: u64,
+    pub scrubbed_objects: u64,
+    /// What they found, be it repaired since or not.
+    pub scrub_errors: u64,
 }
 
 pub struct Shared<S> {
@@ -150,6 +165,14 @@ pub struct Shared<S> {
     pub recovering: usize,
     /// Changes by trimming under way in all PGs.
     pub snap_trims: usize,
+    /// The PG that we, as primary, scrub.
+    pub scrubbing: Option<PgId>,
+    /// PGs that we look at for the scrubs of others.
+    pub scans: BTreeSet<PgId>,
+    /// PGs that let others have their turn.
+    pub scrub_turns: BTreeSet<PgId>,
+    /// Entries that we have sent to the cluster log.
+    logged: u64,
     /// Client requests held, and their bytes.
     pub held_ops: usize,
     pub held_bytes: u64,
@@ -193,6 +216,10 @@ impl<S: ObjectStore> Shared<S> {
             next_id: 1,
             recovering: 0,
             snap_trims: 0,
+            scrubbing: None,
+            scans: BTreeSet::new(),
+            scrub_turns: BTreeSet::new(),
+            logged: 0,
             held_ops: 0,
             held_bytes: 0,
             counters: Counters::default(),
@@ -247,6 +274,23 @@ impl<S: ObjectStore> Shared<S> {
 
     pub fn send_mon<P: Payload>(&mut self, payload: &P) {
         self.actions.push_back(Action::SendMon(Outgoing::new(payload, 0, Features::PACIFIC)));
+    }
+
+    /// For `ceph log last` and `ceph -w`.
+    pub fn log_cluster(&mut self, ctx: &Ctx<'_>, level: LogLevel, text: String) {
+        self.logged += 1;
+        let entry = LogEntry {
+            name: (u32::from(EntityType::Osd.as_u8()), self.me().to_string()),
+            rank: EntityName::osd(self.me().0),
+            addrs: self.config.client_addrs.clone(),
+            stamp: ctx.wall,
+            seq: self.logged,
+            level,
+            text,
+            channel: "cluster".into(),
+        };
+        let fsid = self.config.fsid;
+        self.send_mon(&MLog { version: 0, fsid, entries: vec![entry] });
     }
 
     pub fn send_client(&mut self, session: SessionId, message: Outgoing) {
@@ -375,7 +419,7 @@ impl<S: ObjectStore> Shared<S> {
     /// A PG's interval has ended: what was being read for it answers nobody.
     pub fn forget_fetches(&mut self, of: PgId) {
         self.fetches.retain(|_, fetch| match fetch {
-            Fetch::Request { pg, .. } | Fetch::Push { pg, .. } => *pg != of,
+            Fetch::Request { pg, .. } | Fetch::Push { pg, .. } | Fetch::Scrub { pg, .. } => *pg != of,
         });
         for waiters in self.loads.values_mut() {
             waiters.retain(|load| !matches!(load, Load::Request { pg, .. } if *pg == of));

@@ -288,6 +288,12 @@ pub trait ObjectStore {
     /// an error at once.
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError>;
 
+    /// The same for scrubbing: what is on the device is read there, even if it is in memory
+    /// as well.
+    fn read_device(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
+        self.read(id, offset, len)
+    }
+
     /// Applies a transaction to the visible state and queues it for commit with
     /// everything else of this batch. An error means that nothing was applied.
     ///

@@ -564,7 +564,11 @@ impl ObjectStore for Engine {
     }
 
     fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
-        self.core_mut().ok_or(StoreError::Stopped)?.read(id, offset, len)
+        self.core_mut().ok_or(StoreError::Stopped)?.read(id, offset, len, true)
+    }
+
+    fn read_device(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
+        self.core_mut().ok_or(StoreError::Stopped)?.read(id, offset, len, false)
     }
 
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {

@@ -205,6 +205,11 @@ impl<S: ObjectStore> ObjectStore for PendingStore<S> {
         self.inner.read(id, offset, len)
     }
 
+    fn read_device(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
+        self.ask_object(id)?;
+        self.inner.read_device(id, offset, len)
+    }
+
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError> {
         let id = self.inner.queue(txn)?;
         let loads = self.loads.get_mut();

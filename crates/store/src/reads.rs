@@ -25,6 +25,8 @@ pub(crate) struct ReadOp {
     /// In the object, and within its size.
     offset: u64,
     len: usize,
+    /// Goes through the read cache.
+    cached: bool,
     /// Parts not arrived.
     pending: usize,
     target: Target,
@@ -112,7 +114,14 @@ impl ReadOp {
 }
 
 impl Core {
-    pub(crate) fn read(&mut self, id: &ObjectId, offset: u64, len: u64) -> Result<FetchId, StoreError> {
+    /// `cached`: may go through the read cache.
+    pub(crate) fn read(
+        &mut self,
+        id: &ObjectId,
+        offset: u64,
+        len: u64,
+        cached: bool,
+    ) -> Result<FetchId, StoreError> {
         let (name, onode) = self.entry(id)?;
         let (name, nid) = (name.id().clone(), onode.nid);
         crate::check::check_read(offset, len, onode.size)?;
@@ -131,13 +140,14 @@ impl Core {
             return Ok(fetch);
         }
         let len = (end - offset) as usize;
-        let mut op =
-            ReadOp { name, offset, len, pending: 0, target: Target::Whole(Bytes::new()), error: None };
+        // Only short reads: pieces of a long one would push out all else.
+        let cached = cached && last - first <= u64::from(read_cache::BLOCKS_MAX);
+        let target = Target::Whole(Bytes::new());
+        let mut op = ReadOp { name, offset, len, cached, pending: 0, target, error: None };
         let mut parts: Vec<DevicePart> = Vec::new();
         let mut from_memory: Vec<(u32, Bytes)> = Vec::new();
         let mut holes: Vec<(u64, u64)> = Vec::new();
         let mut next = first;
-        let cached = last - first <= u64::from(read_cache::BLOCKS_MAX);
         for (block, mapping) in self.index.mappings(nid, first, last) {
             if u64::from(block) > next {
                 holes.push((next, u64::from(block)));
@@ -251,8 +261,7 @@ impl Core {
                 op.error.get_or_insert(op.checksum_error(part.block + i, device + i));
                 break;
             }
-            // Only of short reads: pieces of a long one would push out all else.
-            if op.len as u64 <= u64::from(read_cache::BLOCKS_MAX) * BLOCK_LEN {
+            if op.cached {
                 self.cache.put(device + i as u32, *crc, &data.slice(i * BLOCK..(i + 1) * BLOCK));
             }
         }

@@ -23,6 +23,7 @@ mod osd_view;
 mod pg;
 mod pool;
 mod pool_vars;
+mod scrub;
 mod status;
 mod tell;
 mod tree;
@@ -169,7 +170,7 @@ impl Request<'_, '_> {
 }
 
 /// All families.
-fn tables() -> [&'static [Command]; 19] {
+fn tables() -> [&'static [Command]; 20] {
     [
         status::COMMANDS,
         cluster::COMMANDS,
@@ -187,6 +188,7 @@ fn tables() -> [&'static [Command]; 19] {
         pool::COMMANDS,
         pool_vars::COMMANDS,
         pg::COMMANDS,
+        scrub::COMMANDS,
         config::COMMANDS,
         config_key::COMMANDS,
         descriptions::COMMANDS,

@@ -77,29 +77,7 @@ pub const COMMANDS: &[Command] = &[
         help: "tell whether anything is unfound or degraded",
         run: debug,
     },
-    Command {
-        signature: "pg scrub name=pgid,type=CephPgid",
-        access: "pg rw",
-        help: "check a PG's copies against each other",
-        run: unsupported,
-    },
-    Command {
-        signature: "pg deep-scrub name=pgid,type=CephPgid",
-        access: "pg rw",
-        help: "check a PG's copies and their contents",
-        run: unsupported,
-    },
-    Command {
-        signature: "pg repair name=pgid,type=CephPgid",
-        access: "pg rw",
-        help: "repair what a scrub found",
-        run: unsupported,
-    },
 ];
-
-fn unsupported(r: &mut Request) -> Outcome {
-    fail(Errno::EOPNOTSUPP, format!("{}: not supported yet", r.args.prefix()))
-}
 
 /// Ceph's dumps say first that statistics have come in at all.
 fn ready() -> Json {
@@ -285,7 +263,7 @@ fn pg_json(e: &PgEntry) -> Json {
         .with("last_scrub_stamp", at(p.last_scrub_stamp))
         .with("last_deep_scrub", p.last_deep_scrub.to_string())
         .with("last_deep_scrub_stamp", at(p.last_deep_scrub_stamp))
-        .with("last_clean_scrub_stamp", at(p.last_scrub_stamp))
+        .with("last_clean_scrub_stamp", at(p.last_clean_scrub_stamp))
         .with("log_size", p.log_entries)
         .with("ondisk_log_size", p.log_entries)
         .with("stats_invalid", false)

@@ -232,6 +232,9 @@ pub fn stat_sum(r: &PgReport) -> ObjectStatSum {
         num_objects_dirty: i(r.objects),
         num_omap_bytes: i(r.omap_bytes),
         num_omap_keys: i(r.omap_keys),
+        num_scrub_errors: i(r.shallow_scrub_errors.saturating_add(r.deep_scrub_errors)),
+        num_shallow_scrub_errors: i(r.shallow_scrub_errors),
+        num_deep_scrub_errors: i(r.deep_scrub_errors),
         ..ObjectStatSum::default()
     }
 }

@@ -317,3 +317,36 @@ fn a_pg_is_a_warning_only_when_it_stays_undersized() {
     let health = c.ok(client, r#"{"prefix":"health"}"#);
     assert_eq!(health, "HEALTH_WARN Degraded data redundancy: 1 pg undersized\n");
 }
+
+#[test]
+fn scrubs_are_sent_to_primaries_and_their_errors_are_health() {
+    let (mut c, s) = Cluster::with_osds(2);
+    let client = c.client();
+    c.ok(client, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    c.ok(client, r#"{"prefix":"osd pool application enable","pool":"p","app":"rados"}"#);
+    s.iter().for_each(|osd| drop(c.take::<MOsdScrub>(*osd)));
+    let answer = c.command(client, r#"{"prefix":"pg deep-scrub","pgid":"1.2"}"#);
+    let told: Vec<Vec<MOsdScrub>> = s.iter().map(|osd| c.take(*osd)).collect();
+    let primary = told.iter().position(|scrubs| !scrubs.is_empty()).unwrap();
+    assert_eq!(
+        (answer.result, answer.status),
+        (0, format!("instructing pg 1.2 on osd.{primary} to deep-scrub"))
+    );
+    let pg = PgId { pool: PoolId(1), seed: 2 };
+    let scrub = &told[primary][0];
+    assert_eq!((scrub.deep, scrub.repair, &scrub.pgs[..]), (true, false, &[SpgId::replicated(pg)][..]));
+    assert_eq!(c.command(client, r#"{"prefix":"pg repair","pgid":"1.4"}"#).result, -2);
+    let all = c.command(client, r#"{"prefix":"osd repair","who":"all"}"#);
+    assert_eq!(all.status, "instructed osd(s) 0,1 to repair");
+    let told: Vec<MOsdScrub> = s.iter().flat_map(|osd| c.take::<MOsdScrub>(*osd)).collect();
+    assert_eq!(told.iter().map(|scrub| scrub.pgs.len()).sum::<usize>(), 4);
+    assert!(told.iter().all(|scrub| scrub.repair));
+    assert_eq!(c.command(client, r#"{"prefix":"osd scrub","who":"7"}"#).result, -11);
+    let mut report = c.pg_report(pg, &[primary as i32], 10);
+    report.state |= pg_state::INCONSISTENT;
+    (report.shallow_scrub_errors, report.deep_scrub_errors) = (1, 2);
+    c.report(s[primary], primary as i32, vec![report]);
+    let health = c.ok(client, r#"{"prefix":"health"}"#);
+    assert!(health.starts_with("HEALTH_ERR") && health.contains("3 scrub errors"), "{health}");
+    assert!(health.contains("Possible data damage: 1 pg inconsistent"), "{health}");
+}

@@ -268,6 +268,9 @@ impl Cluster {
             blocked_by: Vec::new(),
             snap_trim_queue_len: 0,
             purged_snaps: Default::default(),
+            shallow_scrub_errors: 0,
+            deep_scrub_errors: 0,
+            last_clean_scrub_stamp: now,
         }
     }
 }

@@ -37,7 +37,9 @@ pub use classify::{Class, Unsupported, classify};
 pub use copy::read_whole;
 pub use object_info::{INFO_ATTR, InfoError, ObjectInfo};
 pub use pg_list::{PgListContext, execute_pg_op, pg_end};
-pub use snapshots::{CloneChange, SNAPS_ATTR, SNAPSET_ATTR, SnapSet, Trimmed, decode_snaps, trim};
+pub use snapshots::{
+    CloneChange, CloneInfo, SNAPS_ATTR, SNAPSET_ATTR, SnapSet, Trimmed, decode_snaps, encode_snaps, trim,
+};
 
 use base::{Errno, WallTime};
 use bytes::Bytes;

@@ -4,6 +4,7 @@
 use super::Osd;
 use crate::action::Ctx;
 use crate::heartbeat::{Link, Reported};
+use crate::pg::scrub::ScrubRecord;
 use crate::space::Space;
 use base::{Duration, Time};
 use store::ObjectStore;
@@ -35,6 +36,7 @@ pub struct Signature {
     acting: Vec<OsdId>,
     recovered: u64,
     purged_snaps: IntervalSet,
+    scrub: ScrubRecord,
 }
 
 impl<S: ObjectStore> Osd<S> {
@@ -77,6 +79,7 @@ impl<S: ObjectStore> Osd<S> {
             }
             self.sh.wake_in(ctx, DELETE_PAUSE);
         }
+        self.drive_scrubs(ctx);
         self.boot_if_needed(ctx);
         self.settle(ctx);
     }
@@ -249,6 +252,7 @@ impl<S: ObjectStore> Osd<S> {
                 acting: pg.placement.acting.clone(),
                 recovered: pg.stats.recovered_objects,
                 purged_snaps: pg.snap_trim().purged().clone(),
+                scrub: pg.info.history.scrub,
             };
             if all || self.reported.get(id) != Some(&signature) {
                 pgs.push(pg.report(&self.sh, ctx.now, ctx.wall));

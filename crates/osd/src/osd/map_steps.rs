@@ -11,7 +11,7 @@ use std::sync::Arc;
 use store::{ObjectStore, Transaction};
 use wire::Features;
 use wire::maps::OsdMap;
-use wire::messages::{Incoming, MMonSubscribe, MOsdMap, Payload, Subscription};
+use wire::messages::{Incoming, MMonSubscribe, MOsdMap, MOsdScrub, Payload, Subscription};
 use wire::types::{Epoch, OsdId, PgId};
 
 impl<S: ObjectStore> Osd<S> {
@@ -24,7 +24,16 @@ impl<S: ObjectStore> Osd<S> {
     }
 
     pub(super) fn handle_mon_message(&mut self, ctx: &mut Ctx<'_>, message: &Incoming) {
-        if message.kind != MOsdMap::KIND || !self.loaded {
+        if !self.loaded {
+            return;
+        }
+        if message.kind == MOsdScrub::KIND {
+            return match message.decode::<MOsdScrub>(Features::PACIFIC) {
+                Ok(scrub) => self.on_scrub_command(ctx, &scrub),
+                Err(error) => tracing::warn!(%error, "malformed scrub command"),
+            };
+        }
+        if message.kind != MOsdMap::KIND {
             return;
         }
         match message.decode::<MOsdMap>(Features::PACIFIC) {

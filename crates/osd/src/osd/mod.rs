@@ -8,6 +8,7 @@ mod link;
 mod map_steps;
 mod mempools;
 mod records;
+mod scrubs;
 
 use crate::action::{Action, Channel, Ctx, DownReason};
 use crate::config::OsdConfig;
@@ -83,6 +84,7 @@ struct Timers {
     last_retry: Time,
     last_delete: Time,
     last_space: Time,
+    last_scrub_look: Time,
 }
 
 impl<S: ObjectStore> Osd<S> {
@@ -283,6 +285,11 @@ impl<S: ObjectStore> Osd<S> {
                             pg.on_push_read(&mut self.sh, ctx, push, index, result);
                         }
                     }
+                    Some(Fetch::Scrub { pg, scan }) => {
+                        if let Some(pg) = self.pgs.get_mut(&pg) {
+                            pg.on_scrub_read(&mut self.sh, ctx, scan, result);
+                        }
+                    }
                     None => {}
                 },
                 StoreEvent::Loaded(id) => self.on_loaded(ctx, id),
@@ -353,6 +360,7 @@ impl<S: ObjectStore> Osd<S> {
                         pg.retry_recovery(&mut self.sh, ctx);
                     }
                 }
+                Load::Scrub { pg } => self.continue_scrub(ctx, pg),
                 Load::Removal => self.delete_some(ctx),
                 Load::Message { from, kind, body } => self.handle_peer_message(ctx, from, kind, body),
             }

@@ -16,6 +16,7 @@ use crate::pg::info::{History, PgInfo, PgSums};
 use crate::pg::intervals::PastIntervals;
 use crate::pg::log::LogEntry;
 use crate::pg::missing::Missing;
+use crate::pg::scrub::Copy;
 use crate::space::Space;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -249,6 +250,19 @@ bodies! {
     BackfilledAck = 58 { last_backfill: HObject, }
     /// Primary to a stray, once the PG is clean: you are not needed any more.
     Remove = 59 {}
+    /// Primary to every member: what do you have after `begin` up to `end`? Writes to it wait.
+    ScrubScan = 60 {
+        id: u64,
+        begin: HObject,
+        end: HObject,
+        deep: bool,
+    }
+    ScrubMap = 61 {
+        id: u64,
+        /// Busy with other scrubs: ask again later.
+        refused: bool,
+        copies: Vec<(HObject, Copy)>,
+    }
     /// A whole object for COPY_FROM; to the primary of the source's PG.
     CopyGet = 64 {
         id: u64,
@@ -285,7 +299,7 @@ pub const KIND_MAPS: u16 = 18;
 pub const KIND_REPL: u16 = 47;
 pub const KIND_COPY_RESULT: u16 = 65;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Of a write to an image, rounded up.
 const REPL_FRONT_LEN: usize = 512;
 

@@ -6,6 +6,7 @@
 //!
 //! Source: Ceph `src/osd/osd_types.h` (`pg_info_t`, `pg_history_t`).
 
+use super::scrub::ScrubRecord;
 use crate::exec::StatDelta;
 use wire::codec::Result;
 use wire::types::{EVersion, Epoch, HObject};
@@ -24,6 +25,7 @@ pub struct History {
     pub same_interval_since: Epoch,
     pub same_up_since: Epoch,
     pub same_primary_since: Epoch,
+    pub scrub: ScrubRecord,
 }
 
 impl History {
@@ -36,6 +38,22 @@ impl History {
         self.last_epoch_started = self.last_epoch_started.max(other.last_epoch_started);
         self.last_interval_started = self.last_interval_started.max(other.last_interval_started);
         self.last_epoch_clean = self.last_epoch_clean.max(other.last_epoch_clean);
+        if other.scrub.last_stamp >= self.scrub.last_stamp {
+            self.scrub = other.scrub;
+        }
+    }
+
+    fn decode_without_scrubs(d: &mut Decoder) -> Result<History> {
+        Ok(History {
+            created: d.get()?,
+            last_epoch_started: d.get()?,
+            last_interval_started: d.get()?,
+            last_epoch_clean: d.get()?,
+            same_interval_since: d.get()?,
+            same_up_since: d.get()?,
+            same_primary_since: d.get()?,
+            scrub: ScrubRecord::default(),
+        })
     }
 }
 
@@ -52,21 +70,15 @@ impl Encode for History {
         ] {
             e.put(&epoch);
         }
+        e.put(&self.scrub);
     }
 }
 
 impl Decode for History {
-    const MIN_LEN: usize = 28;
+    const MIN_LEN: usize = 28 + ScrubRecord::MIN_LEN;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        Ok(History {
-            created: d.get()?,
-            last_epoch_started: d.get()?,
-            last_interval_started: d.get()?,
-            last_epoch_clean: d.get()?,
-            same_interval_since: d.get()?,
-            same_up_since: d.get()?,
-            same_primary_since: d.get()?,
-        })
+        let history = History::decode_without_scrubs(d)?;
+        Ok(History { scrub: d.get()?, ..history })
     }
 }
 
@@ -176,19 +188,32 @@ impl Encode for PgInfo {
 }
 
 impl Decode for PgInfo {
-    const MIN_LEN: usize = 148;
+    const MIN_LEN: usize = 120 + History::MIN_LEN;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        PgInfo::decode_with(d, PgSums::decode)
+        PgInfo::decode_with(d, PgSums::decode, History::decode)
     }
 }
 
 impl PgInfo {
-    /// From a record of before there were clones.
-    pub fn from_old_record(record: bytes::Bytes) -> Result<PgInfo> {
-        PgInfo::decode_with(&mut Decoder::plain(record), PgSums::decode_without_clones)
+    /// As stored; the history of before there were scrubs is shorter.
+    pub fn from_record(record: bytes::Bytes) -> Result<PgInfo> {
+        PgInfo::decode_with(&mut Decoder::plain(record), PgSums::decode, |d| match d.remaining() {
+            0..History::MIN_LEN => History::decode_without_scrubs(d),
+            _ => d.get(),
+        })
     }
 
-    fn decode_with(d: &mut Decoder, sums: impl FnOnce(&mut Decoder) -> Result<PgSums>) -> Result<PgInfo> {
+    /// From a record of before there were clones.
+    pub fn from_old_record(record: bytes::Bytes) -> Result<PgInfo> {
+        let mut d = Decoder::plain(record);
+        PgInfo::decode_with(&mut d, PgSums::decode_without_clones, History::decode_without_scrubs)
+    }
+
+    fn decode_with(
+        d: &mut Decoder,
+        sums: impl FnOnce(&mut Decoder) -> Result<PgSums>,
+        history: impl FnOnce(&mut Decoder) -> Result<History>,
+    ) -> Result<PgInfo> {
         Ok(PgInfo {
             last_update: d.get()?,
             log_tail: d.get()?,
@@ -198,7 +223,7 @@ impl PgInfo {
             last_interval_started: d.get()?,
             sums: sums(d)?,
             missing_count: d.u64()?,
-            history: d.get()?,
+            history: history(d)?,
         })
     }
 }

@@ -29,6 +29,7 @@ mod repair;
 mod replica;
 mod replication;
 pub mod request;
+pub mod scrub;
 mod snap_index;
 mod snap_trim;
 pub mod stats;
@@ -184,6 +185,10 @@ pub struct Pg {
 
     snap_trim: snap_trim::SnapTrim,
 
+    scrub: scrub::Scrub,
+    /// A range that the primary, be it us or not, wants to know of.
+    scan: Option<scrub::Scan>,
+
     pub stats: stats::Activity,
 }
 
@@ -233,6 +238,8 @@ impl Pg {
             parked: BTreeMap::new(),
             watches: watch::Watches::default(),
             snap_trim: snap_trim::SnapTrim::default(),
+            scrub: scrub::Scrub::default(),
+            scan: None,
             stats: stats::Activity::default(),
         }
     }
@@ -410,6 +417,8 @@ impl Pg {
             PgMessage::ScanResult(m) => self.on_scan_result(sh, ctx, from, m),
             PgMessage::Backfilled(m) => self.on_backfilled(sh, ctx, from, m),
             PgMessage::BackfilledAck(m) => self.on_backfilled_ack(sh, ctx, from, m),
+            PgMessage::ScrubScan(m) => self.on_scrub_scan(sh, ctx, from, m),
+            PgMessage::ScrubMap(m) => self.on_scrub_map(sh, ctx, from, m),
             // Handled before it gets here.
             PgMessage::Remove(_) | PgMessage::CopyGet(_) => {}
         }

@@ -184,7 +184,7 @@ pub fn load(store: &dyn ObjectStore, pg: PgId) -> Result<Option<Loaded>, LoadErr
         return Ok(None);
     }
     let info = match store.omap_get(&meta, KEY_INFO)? {
-        Some(info) => PgInfo::from_bytes(info, Features::ALL),
+        Some(info) => PgInfo::from_record(info),
         None => match store.omap_get(&meta, KEY_INFO_OLD)? {
             Some(info) => PgInfo::from_old_record(info),
             None => return Ok(None),

@@ -60,6 +60,7 @@ impl Pg {
         sh.forget_fetches(self.id);
         self.stop_recovery(sh);
         self.stop_snap_trim(sh);
+        self.stop_scrub(sh);
         self.prior = Default::default();
         self.peers.clear();
         self.full_copy.clear();
@@ -99,6 +100,7 @@ impl Pg {
             return;
         }
         self.drop_waiting(sh);
+        self.scrub.forget_asked();
         if self.phase == Phase::Stray
             && self.placement.members().chain(self.placement.up.iter().copied()).any(|o| o == sh.me())
         {

@@ -61,7 +61,13 @@ impl Pg {
         if self.missing.contains(object) {
             return true;
         }
-        if !write || (!self.peers_missing && self.backfills.is_empty()) {
+        if !write {
+            return false;
+        }
+        if self.scrub.holds(object) {
+            return true;
+        }
+        if !self.peers_missing && self.backfills.is_empty() {
             return false;
         }
         self.targets.iter().any(|osd| self.peers.get(osd).is_some_and(|c| c.missing.contains(object)))
@@ -156,16 +162,18 @@ impl Pg {
     /// Other copies to ask, the likeliest first. Copies that are being
     /// backfilled, or have fallen behind the log, may be the last to have what
     /// they are asked for: they look, and a version stands for its content
-    /// wherever it is found.
+    /// wherever it is found: but where it is known to be damaged.
     fn sources(&self, object: &HObject, need: EVersion) -> Vec<OsdId> {
         let has = |copy: &super::PeerCopy| {
             copy.info.as_ref().is_some_and(|i| *object <= i.last_backfill && i.last_update >= need)
                 && !copy.missing.contains(object)
         };
+        let damaged = self.damaged.get(object);
+        let is_damaged = |osd: &OsdId| damaged.is_some_and(|at| at.contains(osd));
         let mut sources: Vec<(bool, OsdId)> = self
             .peers
             .iter()
-            .filter(|(_, copy)| copy.info.is_some())
+            .filter(|(osd, copy)| copy.info.is_some() && !is_damaged(osd))
             .map(|(osd, copy)| (!has(copy), *osd))
             .collect();
         sources.sort_unstable();

@@ -334,6 +334,9 @@ impl Pg {
         if trimmed {
             self.trim_snaps(sh, ctx);
         }
+        if self.scrub.is_draining() {
+            self.ask_when_drained(sh, ctx);
+        }
     }
 
     fn answer<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>, write: &mut InFlight) {

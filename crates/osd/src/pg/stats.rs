@@ -5,7 +5,7 @@ use crate::shared::Shared;
 use base::WallTime;
 use store::ObjectStore;
 use wire::messages::{PgReport, pg_state};
-use wire::types::{EVersion, OsdId};
+use wire::types::OsdId;
 
 /// Counts since this OSD began to know the PG.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,8 +70,8 @@ impl Pg {
                 let working = self.backfills.values().any(|b| b.slots() > 0);
                 state |= if working { pg_state::BACKFILLING } else { pg_state::BACKFILL_WAIT };
             }
-            state |= self.snap_trim_state();
-            if !self.unrepairable.is_empty() {
+            state |= self.snap_trim_state() | self.scrub.state();
+            if !self.unrepairable.is_empty() || self.info.history.scrub.errors() > 0 {
                 state |= pg_state::INCONSISTENT;
             }
             if !self.unfound.is_empty() {
@@ -153,10 +153,13 @@ impl Pg {
             last_active: activity.last_active,
             last_clean: activity.last_clean,
             last_change: activity.last_change,
-            last_scrub: EVersion::ZERO,
-            last_scrub_stamp: WallTime::ZERO,
-            last_deep_scrub: EVersion::ZERO,
-            last_deep_scrub_stamp: WallTime::ZERO,
+            last_scrub: history.scrub.last,
+            last_scrub_stamp: history.scrub.last_stamp,
+            last_deep_scrub: history.scrub.last_deep,
+            last_deep_scrub_stamp: history.scrub.last_deep_stamp,
+            last_clean_scrub_stamp: history.scrub.last_clean_stamp,
+            shallow_scrub_errors: history.scrub.shallow_errors.into(),
+            deep_scrub_errors: history.scrub.deep_errors.into(),
             objects: count(sums.objects),
             clones: count(sums.clones),
             copies: count(sums.objects) * size as u64,

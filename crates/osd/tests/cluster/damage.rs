@@ -9,6 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn damage(w: &mut World, osd: usize, object: &str) {
     let id = w.object_id(object);
+    w.is_damaged = true;
     let store = w.nodes[osd].as_mut().unwrap().osd.store_mut().inner_mut();
     assert!(store.damage(&id), "osd.{osd} has {object}");
 }

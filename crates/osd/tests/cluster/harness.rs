@@ -60,6 +60,8 @@ pub struct Mon {
     pending: OsdMapIncremental,
     commit_scheduled: bool,
     pub reports: BTreeMap<PgId, PgReport>,
+    /// The cluster log.
+    pub log: Vec<String>,
     /// Failure reports are ignored.
     pub deaf: bool,
 }
@@ -104,6 +106,8 @@ pub struct World {
     /// Of a hundred pieces of metadata, so many must be loaded first.
     pub pending_percent: u64,
     pub fatal: Vec<String>,
+    /// A device has lost something: scrubs may find errors.
+    pub is_damaged: bool,
     order: BTreeMap<(u8, usize, u64), Time>,
 }
 
@@ -150,6 +154,7 @@ impl World {
                 incrementals: BTreeMap::new(),
                 commit_scheduled: false,
                 reports: BTreeMap::new(),
+                log: Vec::new(),
                 deaf: false,
             },
             clients: vec![Client::default()],
@@ -158,6 +163,7 @@ impl World {
             tweak,
             pending_percent: 0,
             fatal: Vec::new(),
+            is_damaged: false,
             order: BTreeMap::new(),
         };
         for osd in 0..osds {
@@ -348,7 +354,8 @@ impl World {
         for (osd, node) in self.nodes.iter().enumerate() {
             let Some(node) = node else { continue };
             for (_, state) in node.osd.pg_states(self.local(osd)) {
-                if state == pg_state::ACTIVE | pg_state::CLEAN {
+                let scrub = pg_state::SCRUBBING | pg_state::DEEP | pg_state::REPAIR;
+                if state & !scrub == pg_state::ACTIVE | pg_state::CLEAN {
                     clean += 1;
                 } else if state != 0 {
                     return false;
@@ -522,6 +529,8 @@ impl World {
         call(&mut node.osd, &mut ctx);
         // Reads answer at once, but through the queue like everything else.
         node.osd.on_store_events(&mut ctx);
+        let errors = node.osd.counters().scrub_errors;
+        assert!(errors == 0 || self.is_damaged, "osd.{osd}: a scrub found {errors} errors that are none");
         let life = node.life;
         node.osd.store_mut().end_turn();
         let loads: Vec<FetchId> = std::iter::from_fn(|| node.osd.store_mut().poll_load()).collect();
@@ -626,6 +635,9 @@ impl World {
         let id = OsdId(osd as i32);
         if kind == MMonSubscribe::KIND {
             self.publish(osd, true);
+        } else if kind == MLog::KIND {
+            let log: MLog = message.decode(features).unwrap();
+            self.mon.log.extend(log.entries.into_iter().map(|entry| entry.text));
         } else if kind == MOsdBoot::KIND {
             let boot: MOsdBoot = message.decode(features).unwrap();
             if self.mon.map.client_addrs(id) == Some(&boot.client_addrs) && self.mon.map.is_up(id) {

@@ -6,6 +6,7 @@ mod damage;
 mod full;
 mod harness;
 mod scenarios;
+mod scrub;
 mod torture;
 mod watch;
 
@@ -42,7 +43,7 @@ fn faults_lose_nothing_with_three_copies() {
         size: 3,
         min_size: 2,
         steps: 300,
-        tweak: |_| {},
+        tweak: often_scrubbed,
         wipe: false,
         pending_percent: 0,
     });
@@ -56,7 +57,7 @@ fn faults_lose_nothing_with_two_copies() {
         size: 2,
         min_size: 1,
         steps: 300,
-        tweak: |_| {},
+        tweak: often_scrubbed,
         wipe: false,
         pending_percent: 0,
     });
@@ -67,6 +68,14 @@ fn short_logs(config: &mut osd::OsdConfig) {
     config.log_entries_max = 6;
     config.log_dups_max = 400;
     config.log_trim_batch = 2;
+    often_scrubbed(config);
+}
+
+/// So that there is always a scrub under way that must find nothing.
+pub fn often_scrubbed(config: &mut osd::OsdConfig) {
+    config.scrub_interval = base::Duration::from_millis(150);
+    config.deep_scrub_interval = base::Duration::from_millis(400);
+    config.scrub_look_interval = base::Duration::from_millis(50);
 }
 
 #[test]

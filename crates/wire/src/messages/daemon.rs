@@ -324,11 +324,16 @@ pub struct PgReport {
     pub snap_trim_queue_len: u64,
     /// Removed snapshots of the map's queue that have no clones on any member.
     pub purged_snaps: IntervalSet,
+    /// Errors that the last scrubs found and that are not repaired: of what a light scrub sees,
+    pub shallow_scrub_errors: u64,
+    /// and of data and omap.
+    pub deep_scrub_errors: u64,
+    pub last_clean_scrub_stamp: WallTime,
 }
 
 impl Encode for PgReport {
     fn encode(&self, e: &mut Encoder) {
-        e.versioned(2, 1, |e| {
+        e.versioned(3, 1, |e| {
             e.put(&self.pg);
             e.u64(self.state);
             e.put(&self.version);
@@ -375,6 +380,9 @@ impl Encode for PgReport {
             e.put(&self.blocked_by);
             e.u64(self.snap_trim_queue_len);
             e.put(&self.purged_snaps);
+            e.u64(self.shallow_scrub_errors);
+            e.u64(self.deep_scrub_errors);
+            e.put(&self.last_clean_scrub_stamp);
         });
     }
 }
@@ -382,7 +390,7 @@ impl Encode for PgReport {
 impl Decode for PgReport {
     const MIN_LEN: usize = 6 + 300;
     fn decode(d: &mut Decoder) -> Result<Self> {
-        d.versioned("PgReport", 2, |d, version| {
+        d.versioned("PgReport", 3, |d, version| {
             Ok(PgReport {
                 pg: d.get()?,
                 state: d.u64()?,
@@ -426,6 +434,9 @@ impl Decode for PgReport {
                 blocked_by: d.get()?,
                 snap_trim_queue_len: if version >= 2 { d.u64()? } else { 0 },
                 purged_snaps: if version >= 2 { d.get()? } else { IntervalSet::new() },
+                shallow_scrub_errors: if version >= 3 { d.u64()? } else { 0 },
+                deep_scrub_errors: if version >= 3 { d.u64()? } else { 0 },
+                last_clean_scrub_stamp: if version >= 3 { d.get()? } else { WallTime::ZERO },
             })
         })
     }

@@ -386,6 +386,7 @@ impl Pg {
         let history = &mut self.info.history;
         history.last_epoch_started = self.info.last_epoch_started;
         history.last_interval_started = self.info.last_interval_started;
+        self.begin_scrub_record(ctx.wall);
         self.dirty_info = true;
         let mut txn = Transaction::new();
         self.save_if_dirty(&mut txn);
