@@ -1,8 +1,9 @@
 //! What the copies of a range of objects say against each other: pure.
 //!
 //! A copy whose checksums do not hold, or whose record cannot be read, bears witness of nothing
-//! but that the object exists. Of the others those are right that the log names, else those
-//! that are more than any others that agree; where nobody is, nothing is guessed.
+//! but that the object exists, and in which version. Of the others those are right that the log
+//! names, else those that are more than any others that agree. Where nobody is, nothing is
+//! guessed: what is known to be older is never put in the place of what cannot be read.
 //!
 //! Source: Ceph `src/osd/PGBackend.cc` (`be_select_auth_object`, `be_compare_scrubmaps`),
 //! `src/osd/PrimaryLogPG.cc` (`scrub_snapshot_metadata`); the choice is ours.
@@ -240,7 +241,7 @@ impl Comparison<'_> {
         if is_ghost {
             return (None, present().map(|(osd, _)| (osd, Fault::Extra)).collect());
         }
-        let right = self.choose(logged, present().filter(|(_, copy)| copy.is_intact()).collect());
+        let right = self.choose(logged, present().collect());
         let wrong = copies.iter().filter_map(|(osd, copy)| {
             let fault = match (copy, right) {
                 (None, _) => Some(Fault::Missing),
@@ -253,20 +254,32 @@ impl Comparison<'_> {
         (right.map(|(osd, _)| osd), wrong.collect())
     }
 
-    /// One of the intact copies that are right.
+    /// One of the copies that are right.
     fn choose<'c>(
         &self,
         logged: Option<Logged>,
-        intact: Vec<(OsdId, &'c Copy)>,
+        present: Vec<(OsdId, &'c Copy)>,
     ) -> Option<(OsdId, &'c Copy)> {
-        let is_logged = |copy: &Copy| logged.is_some_and(|logged| logged.version == copy.version);
-        let votes =
-            |copy: &Copy| (is_logged(copy), intact.iter().filter(|(_, other)| other.is_same(copy)).count());
-        let best = intact.iter().max_by_key(|(_, copy)| votes(copy))?;
-        let is_rivalled =
-            intact.iter().any(|(_, copy)| votes(copy) == votes(best.1) && !copy.is_same(best.1));
-        (!is_rivalled).then_some(*best)
+        let known =
+            || present.iter().map(|(_, copy)| copy.version).filter(|version| *version != EVersion::ZERO);
+        let newest = logged.map(|logged| logged.version).or(known().max())?;
+        let is_lost = present.iter().any(|(_, copy)| !copy.is_intact() && copy.version == newest);
+        if logged.is_none() && !self.insists && known().any(|version| version != newest) {
+            // Which of two writes happened, the number of their witnesses does not tell.
+            return None;
+        }
+        let may_be_right = |copy: &Copy| copy.version == newest || (logged.is_none() && !is_lost);
+        let intact = present.into_iter().filter(|(_, copy)| copy.is_intact() && may_be_right(copy));
+        most(intact.collect())
     }
+}
+
+/// One of those that are more than any others that agree.
+fn most(copies: Vec<(OsdId, &Copy)>) -> Option<(OsdId, &Copy)> {
+    let votes = |copy: &Copy| copies.iter().filter(|(_, other)| other.is_same(copy)).count();
+    let best = copies.iter().max_by_key(|(_, copy)| votes(copy))?;
+    let rivals = |copy: &Copy| votes(copy) == votes(best.1) && !copy.is_same(best.1);
+    (!copies.iter().any(|(_, copy)| rivals(copy))).then_some(*best)
 }
 
 /// What heads and clones say against each other.

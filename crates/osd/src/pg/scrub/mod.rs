@@ -526,8 +526,8 @@ impl Pg {
             if entry.object == *object {
                 last = Some(Logged { version: entry.version, deleted: entry.kind == EntryKind::Delete });
             }
-            let changes = entry.clones.iter().filter(|change| change.object == *object);
-            last = changes.last().map(|c| Logged { version: c.version, deleted: c.deleted }).or(last);
+            let mut changes = entry.clones.iter().filter(|change| change.object == *object);
+            last = changes.next_back().map(|c| Logged { version: c.version, deleted: c.deleted }).or(last);
         }
         last
     }
