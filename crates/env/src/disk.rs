@@ -41,6 +41,19 @@ pub enum DiskOp {
     },
 }
 
+impl DiskOp {
+    /// Bytes that are to be written, read or discarded.
+    pub fn byte_len(&self) -> u64 {
+        match self {
+            // Their sum in memory cannot pass 2^64.
+            DiskOp::Write { data, .. } => data.iter().map(|piece| piece.len() as u64).sum(),
+            DiskOp::Read { len, .. } => u64::from(*len),
+            DiskOp::Discard { len, .. } => *len,
+            DiskOp::Flush => 0,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct DiskRequest {
     /// The submitter's own number, returned in `DiskDone`.

@@ -435,15 +435,13 @@ impl Core {
 
 /// The length of a valid transfer.
 fn transfer_len(info: DiskInfo, op: &DiskOp) -> Result<u64, DiskError> {
-    let (offset, len) = match op {
-        DiskOp::Write { offset, data } => {
-            // The sum of lengths in memory cannot pass 2^64.
-            (*offset, data.iter().map(|piece| piece.len() as u64).sum())
+    let offset = match op {
+        DiskOp::Write { offset, .. } | DiskOp::Read { offset, .. } | DiskOp::Discard { offset, .. } => {
+            *offset
         }
-        DiskOp::Read { offset, len } => (*offset, u64::from(*len)),
-        DiskOp::Discard { offset, len } => (*offset, *len),
-        DiskOp::Flush => (0, 0),
+        DiskOp::Flush => 0,
     };
+    let len = op.byte_len();
     let block_len = u64::from(info.block_len);
     let inside = offset.checked_add(len).is_some_and(|end| end <= info.len_bytes);
     if !inside || !offset.is_multiple_of(block_len) || !len.is_multiple_of(block_len) {

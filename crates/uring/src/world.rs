@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::reactor::Driver;
 use base::{MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
-use env::{ConnId, DiskInfo, DiskOp, DiskRequest, Env, Node};
+use env::{ConnId, DiskInfo, DiskRequest, Env, Node};
 use std::net::SocketAddr;
 
 /// So many requests, or so many bytes, do not wait for the end of the batch. Fewer are not worth a
@@ -40,14 +40,6 @@ impl<'a> World<'a> {
         }
         self.core.recycle_events(batch);
         delivered
-    }
-}
-
-fn transfer_len(op: &DiskOp) -> u64 {
-    match op {
-        DiskOp::Write { data, .. } => data.iter().map(|piece| piece.len() as u64).sum(),
-        DiskOp::Read { len, .. } => u64::from(*len),
-        DiskOp::Flush | DiskOp::Discard { .. } => 0,
     }
 }
 
@@ -97,7 +89,7 @@ impl Env for World<'_> {
     }
 
     fn submit(&mut self, request: DiskRequest) {
-        self.waiting_bytes += transfer_len(&request.op);
+        self.waiting_bytes += request.op.byte_len();
         self.core.submit(request);
         if self.core.disk_queue_len() >= EARLY_REQUESTS || self.waiting_bytes >= EARLY_BYTES {
             self.waiting_bytes = 0;
