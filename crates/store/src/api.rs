@@ -168,6 +168,7 @@ pub struct StoreStats {
     pub objects: u64,
     pub device_writes: u64,
     pub device_write_bytes: u64,
+    pub writes_by_part: WritesByPart,
     pub device_reads: u64,
     pub device_read_bytes: u64,
     pub flushes: u64,
@@ -182,6 +183,28 @@ pub struct StoreStats {
     /// Blocks of object data that were read from memory, and bytes kept for that.
     pub cache_hits: u64,
     pub cache_memory: u64,
+}
+
+/// Requests to the device that write, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Writes {
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+/// What was written to the device since open; superblocks are no part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WritesByPart {
+    /// Log records, with the data that is in them.
+    pub log: Writes,
+    /// Data to fresh places.
+    pub data: Writes,
+    /// Logged data to its places.
+    pub in_place: Writes,
+    /// Pages of the index and their directory.
+    pub checkpoints: Writes,
+    /// Zeros ahead of what is to come.
+    pub laid: Writes,
 }
 
 /// What the store holds in memory, by part. Nothing where it does not keep count.

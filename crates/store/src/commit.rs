@@ -238,7 +238,7 @@ impl Core {
 }
 
 /// Leaves the first `len` bytes in `pieces` and returns the others.
-fn split_pieces(pieces: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
+pub(crate) fn split_pieces(pieces: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
     let mut left = len;
     for i in 0..pieces.len() {
         if left < pieces[i].len() {

@@ -595,6 +595,7 @@ impl ObjectStore for Engine {
             objects: totals.objects,
             device_writes: io.writes,
             device_write_bytes: io.write_bytes,
+            writes_by_part: io.by_part,
             device_reads: io.reads,
             device_read_bytes: io.read_bytes,
             flushes: io.flushes,

@@ -1,6 +1,7 @@
 //! Requests to the device, and what each one was for.
 
 use crate::alloc::Run;
+use crate::api::WritesByPart;
 use crate::index::PageRef;
 use crate::key_map::KeyMap;
 use crate::lay::Laying;
@@ -68,6 +69,25 @@ pub(crate) struct Counters {
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
     pub(crate) flushes: u64,
+    pub(crate) by_part: WritesByPart,
+}
+
+impl Counters {
+    fn count_write(&mut self, purpose: &Purpose, bytes: u64) {
+        self.writes += 1;
+        self.write_bytes += bytes;
+        let parts = &mut self.by_part;
+        let part = match purpose {
+            Purpose::Record { .. } => &mut parts.log,
+            Purpose::Direct { .. } => &mut parts.data,
+            Purpose::Writeback { .. } => &mut parts.in_place,
+            Purpose::Checkpoint => &mut parts.checkpoints,
+            Purpose::Lay(_) => &mut parts.laid,
+            _ => return,
+        };
+        part.requests += 1;
+        part.bytes += bytes;
+    }
 }
 
 #[derive(Default)]
@@ -88,8 +108,7 @@ impl Io {
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
-        self.counters.writes += 1;
-        self.counters.write_bytes += data.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        self.counters.count_write(&purpose, data.iter().map(|piece| piece.len() as u64).sum());
         self.submit(DiskOp::Write { offset, data }, purpose)
     }
 

@@ -32,6 +32,7 @@ mod mem;
 mod name;
 mod needs;
 mod ops;
+mod page_group;
 mod pager;
 mod pairs;
 mod pending;
@@ -51,7 +52,7 @@ mod used;
 
 pub use api::{
     CollId, FetchId, Mutation, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory,
-    StoreStats, Transaction, TxnId,
+    StoreStats, Transaction, TxnId, Writes, WritesByPart,
 };
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use fsck::{Fsck, FsckReport};

@@ -69,22 +69,48 @@ impl Place {
     }
 }
 
-/// Blocks for a page of `len` bytes, `None` when there are not enough.
-pub(crate) fn find(alloc: &mut Allocator, len: usize, crc: u32, copies: usize) -> Option<Place> {
-    let mut place = Place { len: len as u32, crc, copies: [const { None }; COPIES_MAX] };
-    for copy in 0..copies {
-        let mut left = blocks_of(len);
-        let mut runs: Vec<Run> = Vec::new();
-        while left > 0 {
-            let found = (runs.len() < RUNS_MAX).then(|| alloc.allocate(left, None)).flatten();
-            let Some(run) = found else {
-                runs.into_iter().chain(place.runs()).for_each(|run| alloc.release(run));
-                return None;
-            };
-            left -= run.count;
-            runs.push(run);
-        }
-        place.copies[copy] = Some(Extents::new(runs));
+/// Blocks in as few runs as free space allows, `None` when there are not enough.
+pub(crate) fn find(alloc: &mut Allocator, blocks: u32) -> Option<Vec<Run>> {
+    let mut left = blocks;
+    let mut runs: Vec<Run> = Vec::new();
+    while left > 0 {
+        let found = (runs.len() < RUNS_MAX).then(|| alloc.allocate(left, None)).flatten();
+        let Some(run) = found else {
+            runs.into_iter().for_each(|run| alloc.release(run));
+            return None;
+        };
+        left -= run.count;
+        runs.push(run);
     }
-    Some(place)
+    Some(runs)
+}
+
+/// Deals out what [`find`] has found, in order.
+pub(crate) struct Dealer<'a> {
+    runs: &'a [Run],
+    /// Blocks of the first that are gone.
+    dealt: u32,
+}
+
+impl Dealer<'_> {
+    pub(crate) fn new(runs: &[Run]) -> Dealer<'_> {
+        Dealer { runs, dealt: 0 }
+    }
+
+    /// Panics when so many are not left.
+    pub(crate) fn deal(&mut self, blocks: u32) -> Extents {
+        let mut left = blocks;
+        let mut dealt = Vec::new();
+        while left > 0 {
+            let run = self.runs[0];
+            let count = left.min(run.count - self.dealt);
+            dealt.push(Run { start: run.start + self.dealt, count });
+            left -= count;
+            self.dealt += count;
+            if self.dealt == run.count {
+                (self.runs, self.dealt) = (&self.runs[1..], 0);
+            }
+        }
+        Extents::new(dealt)
+    }
 }

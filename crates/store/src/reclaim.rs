@@ -26,16 +26,16 @@
 //! this, but never the other way round.
 
 use crate::alloc::{Allocator, Run};
-use crate::checkpoint::{self, CHUNK_BLOCKS, ChunkWriter, IndexSnapshot, Page, PageWriter, Places, Stream};
+use crate::checkpoint::{self, CHUNK_BLOCKS, ChunkWriter, IndexSnapshot, PageWriter, Places, Stream};
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Writeback};
 use crate::engine::EngineError;
 use crate::io::Purpose;
 use crate::limits::BLOCK_LEN;
-use crate::place;
+use crate::page_group::PageGroup;
 use crate::superblock::{COPIES_MAX, Checkpoint, Superblock};
+use base::AlignedBuf;
 use base::aligned::ALIGNMENT;
-use base::{AlignedBuf, crc32c};
 use bytes::Bytes;
 use env::DiskResult;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -300,29 +300,22 @@ impl Core {
             return;
         };
         while self.reclaim.writes_in_flight < limit {
-            let Some(Page { id, content }) = pages.next_page() else {
+            let Some(mut group) = PageGroup::take(pages, &self.buffers) else {
                 return self.begin_directory();
             };
-            let crc = crc32c(&content);
-            let Some(place) = place::find(&mut self.alloc, content.len(), crc, copies) else {
-                return self.fail(EngineError::NoRoomForCheckpoint);
-            };
-            let mut buffer = self.buffers.take(place.blocks() as usize);
-            buffer[..content.len()].copy_from_slice(&content);
-            buffer[content.len()..].fill(0);
-            let buffer = buffer.freeze();
             for copy in 0..copies {
-                let mut at = 0;
-                for run in place.copy_runs(copy) {
-                    let len = run.count as usize * BLOCK;
-                    let data = buffer.slice(at..at + len);
-                    self.io.write(u64::from(run.start) * BLOCK_LEN, vec![data], Purpose::Checkpoint);
+                let Some(requests) = group.place(&mut self.alloc, copy) else {
+                    return self.fail(EngineError::NoRoomForCheckpoint);
+                };
+                for (run, data) in requests {
+                    self.io.write(u64::from(run.start) * BLOCK_LEN, data, Purpose::Checkpoint);
                     self.reclaim.writes_in_flight += 1;
-                    at += len;
                 }
             }
-            self.reclaim.taken += place.runs().map(|run| u64::from(run.count)).sum::<u64>();
-            pages.placed(id, place);
+            self.reclaim.taken += u64::from(group.blocks()) * copies as u64;
+            for (page, place) in group.into_places() {
+                pages.placed(page, place);
+            }
         }
     }
 

@@ -58,6 +58,8 @@ const OVERWRITES: u64 = 30_000;
 const PGS: u64 = 16;
 const LOG_ENTRIES: u64 = 500;
 const BATCH: u64 = 32;
+/// Requests that a slow device gets around to for each batch: three are its data, its record and their flush.
+const SLOW: usize = 4;
 
 fn coll(pg: u64) -> CollId {
     CollId::Pg(PgId { pool: PoolId(1), seed: pg as u32 })
@@ -184,13 +186,13 @@ impl Rig {
     fn write_slowly(&mut self, n: u64, data: &Bytes) {
         self.write(n, data);
         while self.waiting >= 4 * BATCH {
-            self.commit(16);
+            self.commit(SLOW);
         }
     }
 
     fn finish(&mut self) {
         while self.waiting > 0 {
-            self.commit(16);
+            self.commit(SLOW);
         }
     }
 

@@ -4,7 +4,7 @@ use super::Osd;
 use crate::action::Ctx;
 use base::{Errno, Json};
 use bytes::Bytes;
-use store::ObjectStore;
+use store::{ObjectStore, WritesByPart};
 use wire::messages::{MCommand, MCommandReply, Outgoing, SessionId};
 
 /// Names and helps, as `get_command_descriptions` gives them.
@@ -85,10 +85,38 @@ impl<S: ObjectStore> Osd<S> {
             ("objects_repaired", counters.repaired),
             ("objects_unrepairable", counters.unrepairable),
         ];
-        let lines: Vec<String> =
-            figures.iter().map(|(name, value)| format!("        \"{name}\": {value}")).collect();
-        format!("{{\n    \"osd\": {{\n{}\n    }}\n}}\n", lines.join(",\n"))
+        let sections = [section("osd", &figures), section("store", &self.store_figures())];
+        format!("{{\n{}\n}}\n", sections.join(",\n"))
     }
+
+    fn store_figures(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.sh.store.stats();
+        let WritesByPart { log, data, in_place, checkpoints, laid } = stats.writes_by_part;
+        vec![
+            ("transactions", stats.transactions),
+            ("transactions_paced", stats.transactions_paced),
+            ("flushes", stats.flushes),
+            ("log_writes", log.requests),
+            ("log_bytes", log.bytes),
+            ("data_writes", data.requests),
+            ("data_bytes", data.bytes),
+            ("in_place_writes", in_place.requests),
+            ("in_place_bytes", in_place.bytes),
+            ("checkpoint_writes", checkpoints.requests),
+            ("checkpoint_bytes", checkpoints.bytes),
+            ("laid_bytes", laid.bytes),
+            ("device_reads", stats.device_reads),
+            ("device_read_bytes", stats.device_read_bytes),
+            ("metadata_reads", stats.metadata_reads),
+            ("metadata_memory", stats.metadata_memory),
+        ]
+    }
+}
+
+fn section(name: &str, figures: &[(&str, u64)]) -> String {
+    let lines: Vec<String> =
+        figures.iter().map(|(name, value)| format!("        \"{name}\": {value}")).collect();
+    format!("    \"{name}\": {{\n{}\n    }}", lines.join(",\n"))
 }
 
 /// As asked for; indented when nothing else was.
