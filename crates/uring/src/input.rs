@@ -57,7 +57,10 @@ impl Input {
         }
         let spare = self.buf.capacity();
         if spare < SPARE_MIN || (self.target_len > INPUT_MIN && spare < self.target_len / 4) {
-            self.buf.reserve(self.target_len);
+            // Nothing in it is wanted any more: growing it would copy that.
+            if !self.buf.try_reclaim(self.target_len) {
+                self.buf = BytesMut::with_capacity(self.target_len);
+            }
         }
         let spare = self.buf.spare_capacity_mut();
         self.offered = spare.len().min(INPUT_MAX);
@@ -105,8 +108,12 @@ impl Input {
     }
 
     /// A read that fills its buffer has probably left more behind: the next
-    /// one is larger. Any other has emptied the socket.
+    /// one is larger, unless this was but the rest of a small one. Any other has
+    /// emptied the socket.
     fn adapt(&mut self, count: usize) {
+        if count == self.offered && self.offered < INPUT_MIN {
+            return;
+        }
         if count == self.offered {
             self.target_len = (self.target_len * 4).min(INPUT_MAX);
             self.small_reads = 0;
