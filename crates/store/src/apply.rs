@@ -205,10 +205,17 @@ impl Core {
     /// Records the operation and carries it out.
     fn emit(&mut self, op: &LogOp<'_>) {
         let batch = self.batches.back_mut().expect("one batch is always open");
-        batch.ops.push(op, &self.index);
+        // Afterwards the index has the name of a new object, which the record then shares.
+        let names_stay = op.gives();
+        if !names_stay {
+            batch.ops.push(op, &self.index);
+        }
         self.index
             .apply(op, &mut FreedInto(&mut batch.freed))
             .expect("the transaction was checked before it was applied");
+        if names_stay {
+            batch.ops.push(op, &self.index);
+        }
     }
 
     fn exists(&self, id: &ObjectId) -> bool {

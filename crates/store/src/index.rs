@@ -9,9 +9,9 @@
 use crate::api::{CollId, ObjectId};
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
 use crate::check::Existing;
-use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared, token_of};
+use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared};
 use crate::known::Known;
-use crate::name::{Name, named};
+use crate::name::{Name, named, token_of};
 use crate::ops::{LogOp, Names, Nonsense, Result};
 use crate::place::Place;
 use crate::tree::{Kind, PageId, Position, Slot, Tree};
@@ -458,7 +458,11 @@ impl Index {
         let mut onode = Onode { nid: self.next_nid, ..Onode::default() };
         self.next_nid += 1;
         let result = change(&mut onode);
-        self.objects.tree.insert(Name::new(Arc::new(id.clone())), Arc::new(onode));
+        let before = self.objects.tree.structure();
+        let name = Name::new(Arc::new(id.clone()));
+        if let Some(position) = self.objects.tree.insert_new(name, Arc::new(onode)) {
+            self.known.note_inserted(id, position, before, self.objects.tree.structure());
+        }
         Ok(result)
     }
 

@@ -7,7 +7,7 @@
 use crate::api::ObjectId;
 use crate::attrs::Attrs;
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Few, Mapping, OBJECT_BLOCKS_MAX};
-use crate::name::Name;
+use crate::name::{Name, token_of};
 use crate::ops::{Nonsense, Reader, Result, put_bytes, put_coll, put_object, put_varint};
 use crate::short::Short;
 use crate::tree::Kind;
@@ -38,10 +38,6 @@ impl Onode {
         let omap = self.omap_len + 24 * self.omap_keys + self.omap_header.len() as u64;
         96 + 24 * self.mapped + omap + xattrs as u64
     }
-}
-
-pub(crate) fn token_of(id: &ObjectId) -> u64 {
-    u64::from(id.object.hash)
 }
 
 /// Onodes by name.

@@ -68,6 +68,24 @@ impl Known {
         position
     }
 
+    /// Of the tree with structure `before`, only what lies behind `at` in its page has moved: the
+    /// object of that name is new there.
+    pub(crate) fn note_inserted(&self, id: &ObjectId, at: Position, before: u64, structure: u64) {
+        let new = std::ptr::from_ref(id).addr();
+        for (address, kept) in self.addresses.iter().zip(&self.kept) {
+            let known = kept.get();
+            let position = match known.position {
+                _ if address.get() == new => Some(at),
+                // Whether this is another name for the new one nobody has looked at.
+                None => continue,
+                Some(position) => Some(position.beside_new(at)),
+            };
+            if known.structure == before {
+                kept.set(Kept { position, structure });
+            }
+        }
+    }
+
     fn under_another_address(&self, structure: u64, is_it: impl Fn(Position) -> bool) -> Option<Position> {
         let kept = self.addresses.iter().zip(&self.kept).filter(|(address, _)| address.get() != 0);
         let valid = kept.map(|(_, kept)| kept.get()).filter(|kept| kept.structure == structure);

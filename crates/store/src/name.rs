@@ -24,9 +24,9 @@ const POOL_BITS: u32 = 11;
 const SEED_BITS: u32 = 20;
 
 /// 1 bit: of a PG; then its pool, its seed, and the object's place in it, whatever
-/// still fits behind a number that does not.
+/// still fits behind a number that does not. Of the OSD's own records: their names' beginnings.
 fn head(id: &ObjectId) -> u64 {
-    let CollId::Pg(pg) = id.coll else { return 0 };
+    let CollId::Pg(pg) = id.coll else { return own_head(&id.object) };
     let (pool, seed) = (pg.pool.0.max(0) as u64, u64::from(pg.seed));
     let (pool_max, seed_max) = ((1 << POOL_BITS) - 1, (1 << SEED_BITS) - 1);
     let in_pg = |seed: u64, place: u32| pool << (SEED_BITS + 32) | seed << 32 | u64::from(place);
@@ -44,6 +44,36 @@ fn head(id: &ObjectId) -> u64 {
         in_pg(seed, id.object.hash.reverse_bits())
     };
     1 << 63 | rest
+}
+
+/// All of them are in this pool, without hash and namespace.
+const OWN_POOL: PoolId = PoolId(-1);
+
+fn own_head(object: &HObject) -> u64 {
+    let max = u64::MAX >> 1;
+    match object.pool.cmp(&OWN_POOL) {
+        _ if object.is_max => max,
+        Ordering::Less => 0,
+        Ordering::Greater => max,
+        Ordering::Equal if object.hash != 0 || !object.nspace.is_empty() => max,
+        Ordering::Equal => {
+            let mut first = [0; 8];
+            first.iter_mut().zip(object.effective_key().bytes()).for_each(|(to, from)| *to = from);
+            u64::from_be_bytes(first) >> 1
+        }
+    }
+}
+
+/// A number that few names share. Objects bring one along.
+pub(crate) fn token_of(id: &ObjectId) -> u64 {
+    match id.coll {
+        CollId::Pg(_) => u64::from(id.object.hash),
+        CollId::Meta => id
+            .object
+            .name
+            .bytes()
+            .fold(0, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)),
+    }
 }
 
 /// The first position that has this head; none where the head does not say.
@@ -134,11 +164,24 @@ mod tests {
         let mut ids: Vec<ObjectId> = Vec::new();
         for n in 0..20_000 {
             let pg = PgId { pool: PoolId(pick(&pools)), seed: pick(&seeds) as u32 };
-            let coll = if n % 50 == 0 { CollId::Meta } else { CollId::Pg(pg) };
+            let coll = if n % 4 == 0 { CollId::Meta } else { CollId::Pg(pg) };
             let object = HObject {
                 pool: if n % 3 == 0 { PoolId(pick(&pools)) } else { pg.pool },
-                hash: pick(&[0, 1, 2, 0x8000_0000, 0x7fff_ffff, i64::from(u32::MAX), 0x1234_5678]) as u32,
-                name: format!("object {}", pick(&[1, 2, 3])).into(),
+                hash: if n % 8 == 0 {
+                    0
+                } else {
+                    pick(&[0, 1, 2, 0x8000_0000, 0x7fff_ffff, i64::from(u32::MAX), 0x1234_5678]) as u32
+                },
+                name: [
+                    "object 1",
+                    "object 2",
+                    "object 3",
+                    "pg.1.2",
+                    "pg.1.2f",
+                    "p",
+                    "\u{ff}\u{ff}\u{ff}\u{ff}",
+                ][pick(&[0, 1, 2, 3, 4, 5, 6]) as usize]
+                    .into(),
                 snap: SnapId::HEAD,
                 is_max: n % 40 == 0,
                 ..HObject::default()

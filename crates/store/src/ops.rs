@@ -9,6 +9,7 @@ use crate::api::{CollId, ObjectId};
 use crate::blocks::OBJECT_BLOCKS_MAX;
 use crate::key_map::KeyMap;
 use crate::limits::{self, OBJECT_LEN_MAX};
+use crate::name::token_of;
 use bytes::Bytes;
 use std::sync::Arc;
 use wire::types::{HObject, PgId, PoolId, SnapId};
@@ -82,6 +83,17 @@ pub(crate) enum LogOp<'a> {
         from: &'a ObjectId,
         to: &'a ObjectId,
     },
+}
+
+impl LogOp<'_> {
+    /// Its object exists afterwards, whether it did before or not.
+    pub(crate) fn gives(&self) -> bool {
+        use LogOp::{Map, SetOmap, SetOmapHeader, SetSize, SetXattr, Touch};
+        matches!(
+            self,
+            Touch(_) | SetSize { .. } | Map { .. } | SetXattr { .. } | SetOmap { .. } | SetOmapHeader { .. }
+        )
+    }
 }
 
 mod tag {
@@ -299,10 +311,9 @@ struct Named {
     before: Option<u32>,
 }
 
-/// Names bring a hash along. Several with the same one make a search longer,
-/// never wrong.
+/// Several names with the same one make a search longer, never wrong.
 fn key_of(id: &ObjectId) -> u64 {
-    u64::from(id.object.hash) << 32 | (id.object.snap.0 & 0xffff_ffff)
+    token_of(id).rotate_left(32) ^ (id.object.snap.0 & 0xffff_ffff)
 }
 
 /// Names as the index holds them: one that it has is one place in memory, so that

@@ -53,11 +53,22 @@ impl<T: Kind> Tree<T> {
 
     /// Returns the value that was there.
     pub(crate) fn insert(&mut self, key: T::Key, value: T::Value) -> Option<T::Value> {
+        self.put(key, value).err()
+    }
+
+    /// The same for a key that is not there. Returns where it is, if nothing has moved but what
+    /// lies behind it in its page.
+    pub(crate) fn insert_new(&mut self, key: T::Key, value: T::Value) -> Option<Position> {
+        self.put(key, value).unwrap_or_else(|_| panic!("the key is not there"))
+    }
+
+    /// Err: the value that was there.
+    fn put(&mut self, key: T::Key, value: T::Value) -> Result<Option<Position>, T::Value> {
         let sums = Sums::of::<T>(&key, &value);
         let token = T::token(&key);
         let Some((at, found)) = self.locate(token, |other| other.cmp(&key)) else {
             self.insert_slot((0, 0), T::bound(None, &key), vec![(key, value)]);
-            return None;
+            return Ok(None);
         };
         let entry = match found {
             Ok(entry) => {
@@ -67,7 +78,7 @@ impl<T: Kind> Tree<T> {
                     (old, sums, removed)
                 });
                 self.split(at, entry);
-                return Some(old);
+                return Err(old);
             }
             Err(entry) => entry,
         };
@@ -80,7 +91,7 @@ impl<T: Kind> Tree<T> {
             let first = T::bound(last.map(|(key, _)| key), &key);
             let at = self.insert_slot((at.0, at.1 + 1), first, vec![(key, value)]);
             self.hints.keep(token, at, 0);
-            return None;
+            return Ok(None);
         }
         if entry == 0 && key < slot.first {
             // Only of the first page: others hold what follows the one before.
@@ -98,8 +109,9 @@ impl<T: Kind> Tree<T> {
             entries.insert(entry, (key, value));
             ((), sums, Sums::default())
         });
+        let before = self.structure;
         self.split(at, entry);
-        None
+        Ok((self.structure == before).then_some(Position { at, entry }))
     }
 
     pub(crate) fn remove(

@@ -12,6 +12,14 @@ pub(crate) struct Position {
     pub(super) entry: usize,
 }
 
+impl Position {
+    /// Where this entry is after another one came to be at `new`.
+    pub(crate) fn beside_new(self, new: Position) -> Position {
+        let moved = self.at == new.at && self.entry >= new.entry;
+        Position { entry: self.entry + usize::from(moved), ..self }
+    }
+}
+
 /// A leaf, and in it the entry or where that would be.
 type Found = (At, std::result::Result<usize, usize>);
 
