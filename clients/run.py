@@ -12,10 +12,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Short ones first; those that kill daemons last.
 TESTS = ["compare.py", "librados.py", "watch.py", "snapshots.py", "locks.py", "rbd_class_semantics.py", "rbd_commands.py",
          "librbd.py", "librbd_fencing.py", "fio_rados.py", "full.py", "ack_after_flush.py", "discard.py", "backoff.py",
-         "kill_one.py", "fio_rbd.py", "qemu_rbd.py", "kill_all.py", "rbd_kill_all.py", "bad_input.py"]
+         "scrub.py", "kill_one.py", "fio_rbd.py", "qemu_rbd.py", "kill_all.py", "rbd_kill_all.py", "bad_input.py"]
 # Those that start or stop daemons, or look at their files.
-WITH_DAEMONS = ("watch.py", "ack_after_flush.py", "discard.py", "backoff.py", "kill_one.py", "fio_rbd.py", "qemu_rbd.py", "kill_all.py",
-                "rbd_kill_all.py", "bad_input.py")
+WITH_DAEMONS = ("watch.py", "ack_after_flush.py", "discard.py", "backoff.py", "scrub.py", "kill_one.py", "fio_rbd.py", "qemu_rbd.py",
+                "kill_all.py", "rbd_kill_all.py", "bad_input.py")
 # Devices of another size than usual.
 SMALL = {"full.py": "256M"}
 # Seconds; the slowest takes a quarter of it on two idle cores.
