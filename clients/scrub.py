@@ -114,6 +114,10 @@ def main():
         until(lambda: "inconsistent" in stat(conf, pg)["state"], "inconsistent")
         expect(checks(conf), {"OSD_SCRUB_ERRORS": "3 scrub errors", "PG_DAMAGED": "Possible data damage: 1 pg inconsistent"})
         expect([p["pgid"] for p in ceph_json(conf, "pg", "ls", "inconsistent")["pg_stats"]], [pg])
+        found = json.loads(sh(conf, "rados", "list-inconsistent-obj", pg))["inconsistents"]
+        expect([(f["object"]["name"], f["union_shard_errors"]) for f in found], [("lost", ["read_error"])])
+        expect([(s["osd"], s["errors"]) for s in found[0]["shards"]], [(osd, ["read_error"]) for osd in sorted(acting)])
+        expect(json.loads(sh(conf, "rados", "list-inconsistent-snapset", pg))["inconsistents"], [])
         got = subprocess.run(["rados", "-p", POOL, "get", "lost", "/dev/null"], env=dict(os.environ, CEPH_CONF=conf))
         if not got.returncode:
             sys.exit("spoilt data was read")

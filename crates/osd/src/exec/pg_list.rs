@@ -1,4 +1,4 @@
-//! Operations on a PG: listing its objects, PGNLS and PGNLS_FILTER.
+//! Operations on a PG: listing its objects, PGNLS and PGNLS_FILTER, and what a scrub has found, SCRUBLS.
 //!
 //! Source: Ceph `src/osd/PrimaryLogPG.cc` (`do_pg_op`), `src/osd/osd_types.cc`
 //! (`pg_t::get_hobj_start`, `get_hobj_end`).
@@ -27,6 +27,8 @@ pub struct PgListContext<'a> {
     pub pool: &'a PgPool,
     pub pg: PgId,
     pub coll: CollId,
+    /// Answers SCRUBLS, given its input.
+    pub scrub_ls: &'a dyn Fn(Bytes) -> Result<Bytes, Errno>,
 }
 
 /// Runs a request that [`super::classify`] calls a PG operation.
@@ -67,7 +69,7 @@ pub fn execute_pg_op(context: &PgListContext<'_>, store: &dyn ObjectStore) -> Re
 }
 
 fn is_supported(code: OpCode) -> bool {
-    matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
+    matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER | OpCode::SCRUBLS)
 }
 
 fn run(context: &PgListContext<'_>, op: &OsdOp, store: &dyn ObjectStore) -> Result<(i32, Bytes), Stop> {
@@ -79,6 +81,7 @@ fn run(context: &PgListContext<'_>, op: &OsdOp, store: &dyn ObjectStore) -> Resu
             let filter = Filter::decode(&mut d)?;
             list(context, op, &mut d, Some(&filter), store)
         }
+        OpCode::SCRUBLS => Ok((0, (context.scrub_ls)(op.indata.clone())?)),
         code if code.is_pg_op() => Err(Errno::EOPNOTSUPP.into()),
         // An object's operation in a PG's message.
         _ => Err(Errno::EINVAL.into()),

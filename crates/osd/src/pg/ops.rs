@@ -246,7 +246,13 @@ impl Pg {
         };
         let result = match &request.work {
             Work::Op(op, Class::PgOp) => exec::execute_pg_op(
-                &exec::PgListContext { request: op, pool, pg: self.id, coll: self.coll },
+                &exec::PgListContext {
+                    request: op,
+                    pool,
+                    pg: self.id,
+                    coll: self.coll,
+                    scrub_ls: &|input| self.list_findings(sh, input),
+                },
                 &sh.store,
             ),
             Work::Op(op, _) => exec::execute(

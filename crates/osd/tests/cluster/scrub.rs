@@ -198,7 +198,7 @@ fn an_operator_may_want_to_see_before_anything_is_repaired() {
     assert!(state(&w) & pg_state::INCONSISTENT != 0);
     let pg = w.pg_of("o0");
     let primary = w.nodes[w.acting("o0")[0]].as_ref().unwrap();
-    let findings = primary.osd.pg(pg).unwrap().scrub().findings();
+    let findings = primary.osd.pg(pg).unwrap().scrub().findings().unwrap();
     assert_eq!(findings[0].object.name, "o30");
     assert_eq!(findings[0].copies[0].0.0, replica as i32);
     assert_eq!(scrub(&mut w, true, true).errors(), 0);

@@ -27,7 +27,13 @@ fn run(bench: &Bench, op: OsdOp, nspace: &str, pg_num: u32) -> Outcome {
     request.object.clear();
     request.locator.nspace = nspace.into();
     let pool = PgPool { pg_num, ..PgPool::default() };
-    let context = PgListContext { request: &request, pool: &pool, pg: PG, coll: COLL };
+    let context = PgListContext {
+        request: &request,
+        pool: &pool,
+        pg: PG,
+        coll: COLL,
+        scrub_ls: &|_| Err(Errno::ENOENT),
+    };
     assert_eq!(classify(&request), Class::PgOp);
     execute_pg_op(&context, &bench.store).unwrap()
 }
@@ -159,7 +165,13 @@ fn a_listing_gets_on_while_metadata_is_loaded_piece_by_piece() {
         let mut request = request(vec![even(&cursor)]);
         request.object.clear();
         request.locator.nspace = "\u{1}".into();
-        let context = PgListContext { request: &request, pool: &bench.pool, pg: PG, coll: COLL };
+        let context = PgListContext {
+            request: &request,
+            pool: &bench.pool,
+            pg: PG,
+            coll: COLL,
+            scrub_ls: &|_| Err(Errno::ENOENT),
+        };
         match execute_pg_op(&context, &store) {
             Ok(outcome) => {
                 let page = decode(&outcome);

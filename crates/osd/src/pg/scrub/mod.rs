@@ -12,6 +12,7 @@
 //! Source: Ceph `src/osd/scrubber/`, `src/osd/PrimaryLogPG.cc` (`write_blocked_by_scrub`), in outline.
 
 mod compare;
+mod list;
 mod record;
 mod scan;
 mod schedule;
@@ -25,7 +26,8 @@ use super::{Pg, Phase};
 use crate::action::Ctx;
 use crate::peer::{ScrubMap, ScrubScan};
 use crate::shared::{Commit, Load, Shared};
-use base::{Duration, Time, WallTime};
+use base::{Duration, Errno, Time, WallTime};
+use bytes::Bytes;
 use compare::{Comparison, Logged};
 use std::collections::BTreeMap;
 use store::{ObjectStore, StoreError, Transaction};
@@ -55,7 +57,7 @@ pub struct Scrub {
     /// One was given up: the schedule's next begins no earlier.
     not_before: Time,
     /// Of the last scrub in this interval that came to its end.
-    findings: Vec<Finding>,
+    findings: Option<Vec<Finding>>,
 }
 
 #[derive(Debug)]
@@ -115,8 +117,8 @@ impl Scrub {
         self.running.is_some()
     }
 
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
+    pub fn findings(&self) -> Option<&[Finding]> {
+        self.findings.as_deref()
     }
 
     /// [`pg_state`] bits.
@@ -136,7 +138,7 @@ impl Pg {
 
     pub(super) fn stop_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
         self.stop_scan(sh);
-        self.scrub.findings.clear();
+        self.scrub.findings = None;
         if let Some(running) = self.scrub.running.take()
             && running.by_operator
         {
@@ -449,7 +451,7 @@ impl Pg {
             0 => {}
             _ => sh.log_cluster(ctx, LogLevel::Error, text),
         }
-        self.scrub.findings = running.findings;
+        self.scrub.findings = Some(running.findings);
         self.save_scrub(sh, ctx);
     }
 
@@ -461,6 +463,13 @@ impl Pg {
         sh.must_queue(txn, Commit::Silent);
         self.send_settled(sh, ctx);
         sh.report_soon = true;
+    }
+
+    /// Answers SCRUBLS.
+    pub(super) fn list_findings<S: ObjectStore>(&self, sh: &Shared<S>, input: Bytes) -> Result<Bytes, Errno> {
+        let acting: Vec<OsdId> = self.placement.members().collect();
+        let (interval, findings) = (self.interval(), self.scrub.findings());
+        list::answer(&list::Known { interval, findings, acting: &acting, primary: sh.me() }, input)
     }
 
     /// When the PG is active and has never been scrubbed, it counts as scrubbed now: it is new.
