@@ -55,7 +55,7 @@ pub struct OsdConfig {
     pub scrub_patience: Duration,
     /// PGs that are looked at for other OSDs' scrubs at once. Of its own PGs, each scrubs one at a time.
     pub scrub_scans_max: usize,
-    /// Repairs what it finds where some copy is right (`osd_scrub_auto_repair`).
+    /// Repairs what it finds where some copy is proved right (`osd_scrub_auto_repair`).
     pub scrub_auto_repair: bool,
     /// Bytes of one recovery message.
     pub recovery_chunk_len: u64,

@@ -277,20 +277,24 @@ impl<S: ObjectStore> Shared<S> {
     }
 
     /// For `ceph log last` and `ceph -w`.
-    pub fn log_cluster(&mut self, ctx: &Ctx<'_>, level: LogLevel, text: String) {
-        self.logged += 1;
-        let entry = LogEntry {
+    pub fn log_cluster(&mut self, ctx: &Ctx<'_>, level: LogLevel, texts: Vec<String>) {
+        if texts.is_empty() {
+            return;
+        }
+        let first = self.logged + 1;
+        self.logged += texts.len() as u64;
+        let entry = |(seq, text)| LogEntry {
             name: (u32::from(EntityType::Osd.as_u8()), self.me().to_string()),
             rank: EntityName::osd(self.me().0),
             addrs: self.config.client_addrs.clone(),
             stamp: ctx.wall,
-            seq: self.logged,
+            seq,
             level,
             text,
             channel: "cluster".into(),
         };
-        let fsid = self.config.fsid;
-        self.send_mon(&MLog { version: 0, fsid, entries: vec![entry] });
+        let (fsid, entries) = (self.config.fsid, (first..).zip(texts).map(entry).collect());
+        self.send_mon(&MLog { version: 0, fsid, entries });
     }
 
     pub fn send_client(&mut self, session: SessionId, message: Outgoing) {

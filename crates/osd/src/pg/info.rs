@@ -38,9 +38,7 @@ impl History {
         self.last_epoch_started = self.last_epoch_started.max(other.last_epoch_started);
         self.last_interval_started = self.last_interval_started.max(other.last_interval_started);
         self.last_epoch_clean = self.last_epoch_clean.max(other.last_epoch_clean);
-        if other.scrub.last_stamp >= self.scrub.last_stamp {
-            self.scrub = other.scrub;
-        }
+        self.scrub.merge(&other.scrub);
     }
 
     fn decode_without_scrubs(d: &mut Decoder) -> Result<History> {
@@ -225,5 +223,44 @@ impl PgInfo {
             missing_count: d.u64()?,
             history: history(d)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::WallTime;
+
+    fn record(sec: u32, errors: u32) -> ScrubRecord {
+        let last_stamp = WallTime { sec, nsec: 0 };
+        ScrubRecord { last_stamp, shallow_errors: errors, deep_errors: 2, ..ScrubRecord::default() }
+    }
+
+    #[test]
+    fn a_record_of_before_there_were_scrubs_is_read() {
+        let mut info = PgInfo { last_user_version: 7, missing_count: 3, ..PgInfo::default() };
+        info.last_backfill = HObject { name: "o".into(), ..HObject::default() };
+        info.history = History { same_primary_since: Epoch(9), scrub: record(5, 1), ..History::default() };
+        let mut e = Encoder::plain();
+        e.put(&info);
+        let new = e.finish();
+        assert_eq!(PgInfo::from_record(new.clone()), Ok(info.clone()));
+        let old = new.slice(..new.len() - ScrubRecord::MIN_LEN);
+        info.history.scrub = ScrubRecord::default();
+        assert_eq!(PgInfo::from_record(old.clone()), Ok(info));
+        assert!(PgInfo::from_record(old.slice(..old.len() - 1)).is_err());
+    }
+
+    #[test]
+    fn the_newer_scrub_counts_and_of_one_all_its_errors() {
+        let merged = |mine, other| {
+            let mut history = History { scrub: mine, ..History::default() };
+            history.merge(&History { scrub: other, ..History::default() });
+            history.scrub
+        };
+        assert_eq!(merged(record(5, 1), record(6, 0)), record(6, 0));
+        assert_eq!(merged(record(6, 0), record(5, 1)), record(6, 0));
+        assert_eq!(merged(record(5, 1), record(5, 0)), record(5, 1));
+        assert_eq!(merged(record(5, 0), record(5, 1)), record(5, 1));
     }
 }

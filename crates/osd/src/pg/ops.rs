@@ -42,6 +42,10 @@ impl ObjectQueue {
         !self.exclusive && if write { self.readers == 0 } else { self.writes == 0 }
     }
 
+    pub fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.writes == 0 && self.readers == 0 && !self.exclusive
     }

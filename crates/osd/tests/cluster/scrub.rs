@@ -5,12 +5,14 @@ use base::Duration;
 use bytes::Bytes;
 use osd::OsdConfig;
 use osd::pg::scrub::ScrubRecord;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use store::{Mutation, ObjectId, ObjectStore, Transaction};
-use wire::Features;
 use wire::maps::OsdMapFlags;
-use wire::messages::{MOsdScrub, Outgoing, pg_state};
+use wire::messages::osd_op::OpCode;
+use wire::messages::{MOsdScrub, OsdOp, Outgoing, pg_state};
 use wire::types::{HObject, SnapId, SpgId};
+use wire::{Encoder, Features};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -160,8 +162,11 @@ fn what_one_device_has_lost_or_changed_is_found_by_a_light_scrub_and_repaired() 
         change(&mut w, osd, Mutation::Truncate { id: cut, size: 3 });
         let attrs = [("usome", Bytes::from_static(b"thing"))];
         change(&mut w, osd, Mutation::SetXattrs { id: head, attrs: attrs.into_iter().collect() });
+        // What is gone comes back. What was changed, no device has: that is for an operator to decide.
         let record = scrub(&mut w, false, false);
-        assert_eq!((record.errors(), errors_found(&w)), (0, 4), "{:?}", w.mon.log);
+        assert_eq!((record.errors(), errors_found(&w)), (2, 4), "{:?}", w.mon.log);
+        assert!(state(&w) & pg_state::INCONSISTENT != 0);
+        assert_eq!(scrub(&mut w, true, true).errors(), 0);
         assert_eq!(state(&w), pg_state::ACTIVE | pg_state::CLEAN);
         end(&mut w);
     }
@@ -203,6 +208,46 @@ fn an_operator_may_want_to_see_before_anything_is_repaired() {
     assert_eq!(findings[0].copies[0].0.0, replica as i32);
     assert_eq!(scrub(&mut w, true, true).errors(), 0);
     assert_eq!(state(&w), pg_state::ACTIVE | pg_state::CLEAN);
+    end(&mut w);
+}
+
+#[test]
+fn intact_copies_that_differ_are_for_an_operator_to_judge_and_all_of_an_omap_is_compared() {
+    for position in [0, 1] {
+        let mut w = world(50, |_| {});
+        let key = |i: u32| Bytes::from(format!("k{i:04}"));
+        let entry = |i| (key(i), Bytes::from(vec![i as u8; if i % 100 == 0 { 300_000 } else { 10 }]));
+        let entries: BTreeMap<Bytes, Bytes> = (0..700).map(entry).collect();
+        let mut e = Encoder::plain();
+        e.put(&entries);
+        let tid = w.submit(0, "o3", vec![OsdOp::new(OpCode::OMAPSETVALS, [0; 28], e.finish())]);
+        assert_eq!(w.wait(tid).result, 0);
+        w.run_for(SECOND);
+        assert_eq!(scrub(&mut w, true, false).errors(), 0);
+        let osd = w.acting("o0")[position];
+        let entries = [(key(699), Bytes::from_static(b"otherwise!"))].into();
+        let id = w.object_id("o3");
+        change(&mut w, osd, Mutation::SetOmap { id, entries });
+        assert_eq!(scrub(&mut w, true, false).deep_errors, 1);
+        let told = format!("shard {osd} soid ");
+        assert!(w.mon.log.iter().any(|line| line.contains(&told) && line.ends_with("omap_digest mismatch")));
+        assert_eq!(scrub(&mut w, true, true).errors(), 0);
+        end(&mut w);
+    }
+}
+
+#[test]
+fn the_cluster_log_names_some_of_many_objects() {
+    let mut w = world(0, |_| {});
+    let osd = w.acting("o0")[1];
+    for i in 10..70 {
+        let id = w.object_id(&format!("o{i}"));
+        change(&mut w, osd, Mutation::Remove(id));
+    }
+    assert_eq!((scrub(&mut w, false, false).errors(), errors_found(&w)), (0, 60));
+    let count = |what: &str| w.mon.log.iter().filter(|line| line.ends_with(what)).count();
+    assert_eq!(count(" : missing"), 50, "{:?}", w.mon.log);
+    assert_eq!((count("scrub 10 more objects with errors"), count("scrub 60 errors, 60 fixed")), (1, 1));
     end(&mut w);
 }
 

@@ -5,6 +5,11 @@
 //! names, else those that are more than any others that agree. Where nobody is, nothing is
 //! guessed: what is known to be older is never put in the place of what cannot be read.
 //!
+//! That something was lost is proved by what is missing, unreadable, or older than the log has it.
+//! Copies of one version that can be read and yet differ are none that a device has changed, for
+//! the store's checksums hold: some software did, perhaps wherever it ran, and the number of
+//! witnesses proves nothing. Only an operator lets it decide.
+//!
 //! Source: Ceph `src/osd/PGBackend.cc` (`be_select_auth_object`, `be_compare_scrubmaps`),
 //! `src/osd/PrimaryLogPG.cc` (`scrub_snapshot_metadata`); the choice is ours.
 
@@ -125,6 +130,11 @@ impl Fault {
     pub fn is_deep(self) -> bool {
         matches!(self, Fault::Unreadable | Fault::Data | Fault::Omap)
     }
+
+    /// Shows by itself that it is this copy that is wrong.
+    fn is_evident(self) -> bool {
+        !matches!(self, Fault::Size | Fault::Attrs | Fault::OmapKeys | Fault::Data | Fault::Omap)
+    }
 }
 
 /// In Ceph's words where it has some.
@@ -159,7 +169,7 @@ pub struct Finding {
     pub copies: Vec<(OsdId, Fault)>,
     /// What is wrong with the object itself, wherever it is: nothing mends that.
     pub itself: Option<Fault>,
-    /// A copy that is right, and the version that it has.
+    /// A copy that is certainly right, and the version that it has.
     pub right: Option<(OsdId, EVersion)>,
 }
 
@@ -187,7 +197,7 @@ pub struct Comparison<'a> {
     pub maps: &'a BTreeMap<OsdId, Map>,
     /// Asked for objects about which copies do not agree.
     pub logged: &'a dyn Fn(&HObject) -> Option<Logged>,
-    /// An operator wants it: what few copies have, others without need to tell why not, is right.
+    /// An operator wants it: the majority is right, and so is what few have and others merely lack.
     pub insists: bool,
 }
 
@@ -206,7 +216,8 @@ impl Comparison<'_> {
             let any = copies.iter().filter_map(|(_, copy)| *copy).max_by_key(|copy| copy.version);
             shown.extend(right_copy.or(any).map(|copy| (object, copy)));
             if !wrong.is_empty() {
-                let right = right.zip(right_copy.map(|copy| copy.version));
+                let is_proved = self.insists || wrong.iter().all(|(_, fault)| fault.is_evident());
+                let right = right.filter(|_| is_proved).zip(right_copy.map(|copy| copy.version));
                 let finding = Finding { object: object.clone(), copies: wrong, itself: None, right };
                 findings.insert(object.clone(), finding);
             }
@@ -218,7 +229,7 @@ impl Comparison<'_> {
         findings.into_values().collect()
     }
 
-    /// Who is right, and who is not, and why.
+    /// Who is most likely right, and who is not, and why.
     fn judge(
         &self,
         object: &HObject,

@@ -5,9 +5,10 @@
 //! (`compare.rs`). What one copy has right and another wrong is repaired by what recovery is
 //! made of, and the range is looked at again: what is counted in the end is what remained.
 //!
-//! Ranges are short, in objects and in bytes, and end at heads, so that a head and its clones
-//! are seen together. The PG must be clean: otherwise a scrub waits. An interval's end is a
-//! scrub's end; one that was asked for begins again.
+//! Ranges are short, in objects, bytes and reads, and end at heads, so that a head and its clones
+//! are seen together. A range for which clients wait too long is given up, and a shorter one
+//! begun. The PG must be clean: otherwise a scrub waits. An interval's end is a scrub's end. One
+//! that was asked for begins again, whatever has ended it.
 //!
 //! Source: Ceph `src/osd/scrubber/`, `src/osd/PrimaryLogPG.cc` (`write_blocked_by_scrub`), in outline.
 
@@ -29,33 +30,41 @@ use crate::shared::{Commit, Load, Shared};
 use base::{Duration, Errno, Time, WallTime};
 use bytes::Bytes;
 use compare::{Comparison, Logged};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use store::{ObjectStore, StoreError, Transaction};
 use wire::messages::{LogLevel, pg_state};
 use wire::types::{HObject, OsdId};
 
-/// Objects listed for one range, and bytes of them that a deep scrub reads.
+/// Objects listed for one range; bytes of them that a deep scrub reads, and in how many pieces.
 const RANGE_OBJECTS: usize = 32;
 const RANGE_BYTES: u64 = 8 << 20;
+const RANGE_READS: u64 = 64;
+/// A range that clients' requests wait for is given up then.
+const HOLD_MAX: Duration = Duration::from_secs(2);
 /// Looks at whether what a scrub waits for is there.
 const POLL: Duration = Duration::from_millis(20);
 /// After a range, when an operator waits for the end of it.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// A scheduled scrub pauses for so many times what the range has taken.
 const PAUSE_FACTOR: u32 = 4;
-/// Findings remembered, and told of in the cluster log.
+/// Of one scrub: findings remembered, and told of in the cluster log.
 const FINDINGS_MAX: usize = 1000;
 const FINDINGS_LOGGED_MAX: usize = 50;
 /// Ranges given up one after the other before the scrub is.
 const FAILURES_MAX: u32 = 20;
+/// After scrubs given up one after the other, the next begins later each time, up to this.
+const BACK_OFF_MAX: Duration = Duration::from_secs(3600);
 
 /// What a PG's primary knows of its scrubs.
 #[derive(Debug, Default)]
 pub struct Scrub {
     asked: Option<Asked>,
     running: Option<Box<Running>>,
-    /// One was given up: the schedule's next begins no earlier.
+    /// One was given up: the next begins no earlier, unless it is asked for since.
     not_before: Time,
+    /// Given up, one after the other.
+    given_up: u32,
     /// Of the last scrub in this interval that came to its end.
     findings: Option<Vec<Finding>>,
 }
@@ -73,9 +82,13 @@ struct Running {
     /// When the next range may begin.
     next_at: Time,
     failures: u32,
+    /// Copies that the PG lacked when it was last looked at.
+    lacked: usize,
     /// The range up to here was repaired, and is being looked at again.
     again_to: Option<HObject>,
     found: u32,
+    /// Objects told of in the cluster log, and those that were too many for it.
+    told: usize,
     /// What remains.
     shallow_errors: u32,
     deep_errors: u32,
@@ -121,6 +134,14 @@ impl Scrub {
         self.findings.as_deref()
     }
 
+    /// What an operator has asked for is not forgotten.
+    fn put_back(&mut self, running: &Running) {
+        if running.by_operator {
+            let asked = Asked { deep: running.deep, repair: running.repair, at: running.since };
+            self.asked.get_or_insert(asked);
+        }
+    }
+
     /// [`pg_state`] bits.
     pub fn state(&self) -> u64 {
         let Some(running) = &self.running else { return 0 };
@@ -139,12 +160,21 @@ impl Pg {
     pub(super) fn stop_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
         self.stop_scan(sh);
         self.scrub.findings = None;
-        if let Some(running) = self.scrub.running.take()
-            && running.by_operator
-        {
-            let asked = Asked { deep: running.deep, repair: running.repair, at: running.since };
-            self.scrub.asked.get_or_insert(asked);
+        (self.scrub.not_before, self.scrub.given_up) = (Time::default(), 0);
+        if let Some(running) = self.scrub.running.take() {
+            self.scrub.put_back(&running);
         }
+    }
+
+    /// Copies of objects that members lack.
+    fn lacking(&self) -> usize {
+        let of = |osd| self.peers.get(osd).map_or(0, |copy| copy.missing.0.len());
+        self.missing.0.len() + self.targets.iter().map(of).sum::<usize>()
+    }
+
+    /// Requests wait for the range.
+    fn is_range_in_the_way(&self, begin: &HObject, range: &Range) -> bool {
+        range.is_held && self.objects.range(begin..=&range.end).any(|(_, queue)| queue.has_waiting())
     }
 
     fn start_scrub<S: ObjectStore>(
@@ -165,8 +195,10 @@ impl Pg {
             range: None,
             next_at: ctx.now,
             failures: 0,
+            lacked: 0,
             again_to: None,
             found: 0,
+            told: 0,
             shallow_errors: 0,
             deep_errors: 0,
             unproven: (0, 0),
@@ -179,25 +211,33 @@ impl Pg {
     pub fn drive_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
         let may_scrub = self.may_scrub();
         let allows = self.flags_allow(sh);
-        let Some(running) = &mut self.scrub.running else { return };
+        let lacking = self.lacking();
+        let Some(running) = &self.scrub.running else { return };
         let is_allowed = running.by_operator || if running.deep { allows.deep } else { allows.light };
         match &running.range {
             _ if !is_allowed || running.failures >= FAILURES_MAX => self.give_up_scrub(sh, ctx),
             Some(_) if !may_scrub => self.give_up_range(sh, ctx),
             None if !may_scrub => {
-                // Being repaired, perhaps.
-                if ctx.now.since(running.next_at) > sh.config.scrub_patience {
+                // Being repaired, perhaps: for as long as that gets on.
+                if lacking == running.lacked && ctx.now.since(running.next_at) > sh.config.scrub_patience {
                     return self.give_up_scrub(sh, ctx);
+                }
+                if let Some(running) = self.scrub.running.as_mut().filter(|r| r.lacked != lacking) {
+                    (running.lacked, running.next_at) = (lacking, ctx.now);
                 }
                 sh.wake_in(ctx, POLL);
             }
             None if ctx.now < running.next_at => sh.wake_at(running.next_at),
             None => self.begin_range_of_scrub(sh, ctx),
+            Some(range)
+                if ctx.now.since(range.since) > sh.config.scrub_patience
+                    || (ctx.now.since(range.since) >= HOLD_MAX
+                        && self.is_range_in_the_way(&running.done, range)) =>
+            {
+                self.give_up_range(sh, ctx);
+            }
             Some(range) if range.asked.is_none() => self.ask_when_drained(sh, ctx),
             Some(range) => {
-                if ctx.now.since(range.since) > sh.config.scrub_patience {
-                    return self.give_up_range(sh, ctx);
-                }
                 if ctx.now.since(range.sent) > sh.config.retry_interval {
                     self.ask_for_maps(sh, ctx);
                 }
@@ -211,7 +251,7 @@ impl Pg {
         let Some(running) = &self.scrub.running else { return };
         let end = match &running.again_to {
             Some(end) => end.clone(),
-            None => match self.plan_range(sh, &running.done, running.deep) {
+            None => match self.plan_range(sh, running) {
                 Ok(end) => end,
                 Err(error) => {
                     if !sh.wait_load(&error, Load::Scrub { pg: self.id }) {
@@ -226,31 +266,30 @@ impl Pg {
         let is_held = !sh.config.sabotage.scrub_without_hold;
         let (since, sent, maps) = (ctx.now, ctx.now, BTreeMap::new());
         running.range = Some(Range { end, is_held, since, sent, repairs, asked: None, maps });
+        sh.wake_in(ctx, HOLD_MAX);
         self.ask_when_drained(sh, ctx);
     }
 
-    /// Where the range after `begin` ends: at a head.
-    fn plan_range<S: ObjectStore>(
-        &self,
-        sh: &Shared<S>,
-        begin: &HObject,
-        deep: bool,
-    ) -> Result<HObject, StoreError> {
+    /// Where the next range ends: at a head.
+    fn plan_range<S: ObjectStore>(&self, sh: &Shared<S>, running: &Running) -> Result<HObject, StoreError> {
+        let begin = &running.done;
+        // Shorter after each that was given up.
+        let objects = (RANGE_OBJECTS >> running.failures.min(31)).max(1);
         // One more, because `begin` itself may be listed.
-        let mut listed = sh.store.list(self.coll, begin, RANGE_OBJECTS + 1)?;
-        let is_last = listed.len() <= RANGE_OBJECTS;
+        let mut listed = sh.store.list(self.coll, begin, objects + 1)?;
+        let is_last = listed.len() <= objects;
         listed.retain(|object| object > begin);
-        let mut bytes = 0;
-        for object in listed.iter().filter(|_| deep) {
-            match sh.store.stat(&self.object_id(object)) {
-                Ok(stat) => bytes += stat.map_or(0, |stat| stat.size),
+        let (mut bytes, mut reads) = (0, 0);
+        for object in listed.iter().filter(|_| running.deep) {
+            match self.cost_of_scan(sh, object) {
+                Ok((of_bytes, of_reads)) => (bytes, reads) = (bytes + of_bytes, reads + of_reads),
                 // To have all of them at once might take for ever: a shorter range will do.
                 Err(StoreError::Pending(_)) if *object != listed[0] => return Ok(object.head()),
                 Err(error @ StoreError::Pending(_)) => return Err(error),
                 // The scan will find out.
                 Err(_) => {}
             }
-            if bytes >= RANGE_BYTES {
+            if bytes >= RANGE_BYTES || reads >= RANGE_READS {
                 return Ok(object.head());
             }
         }
@@ -328,14 +367,21 @@ impl Pg {
         }
         let is_again = running.again_to.is_some();
         let wants_repair = running.repair || sh.config.scrub_auto_repair;
-        let logged = |object: &HObject| self.last_logged(object);
+        // Only of ranges where copies differ: that is to decode the whole log.
+        let last_logged = LazyCell::new(|| self.last_logged(&running.done, &range.end));
+        let logged = |object: &HObject| last_logged.get(object).copied();
         let comparison = Comparison { maps: &range.maps, logged: &logged, insists: running.repair };
         let mut findings = comparison.findings();
         if sh.config.sabotage.scrub_skips_clones {
             findings.retain(|finding| !finding.object.is_clone());
         }
         sh.counters.scrubbed_objects += range.maps.get(&sh.me()).map_or(0, BTreeMap::len) as u64;
-        let to_repair = wants_repair && !is_again && findings.iter().any(Finding::is_repairable);
+        // A copy counts as missing while it is repaired: not where it would remain so.
+        let is_full = |finding: &Finding| finding.copies.iter().any(|(osd, _)| sh.is_failsafe_full(*osd));
+        let repairable: Vec<Finding> = match wants_repair && !is_again {
+            true => findings.iter().filter(|f| f.is_repairable() && !is_full(f)).cloned().collect(),
+            false => Vec::new(),
+        };
         if !is_again {
             self.tell_findings(sh, ctx, &findings);
         }
@@ -347,11 +393,11 @@ impl Pg {
             running.found += shallow + deep;
             sh.counters.scrub_errors += u64::from(shallow + deep);
         }
-        if to_repair {
+        if !repairable.is_empty() {
             running.again_to = running.range.as_ref().map(|range| range.end.clone());
             running.unproven = (shallow, deep);
             running.next_at = ctx.now;
-            for finding in findings.iter().filter(|finding| finding.is_repairable()) {
+            for finding in &repairable {
                 self.repair_finding(sh, ctx, finding);
             }
             self.recover_more(sh, ctx);
@@ -413,7 +459,10 @@ impl Pg {
         tracing::info!(osd = %sh.me(), pg = %self.id, "scrub given up");
         self.release_range(sh, ctx);
         let Some(running) = self.scrub.running.take() else { return };
-        self.scrub.not_before = ctx.now + sh.config.scrub_patience;
+        let times = 1 << self.scrub.given_up.min(16);
+        self.scrub.not_before = ctx.now + (sh.config.scrub_patience * times).min(BACK_OFF_MAX);
+        self.scrub.given_up += 1;
+        self.scrub.put_back(&running);
         let record = &mut self.info.history.scrub;
         record.shallow_errors = record.shallow_errors.max(running.shallow_errors + running.unproven.0);
         record.deep_errors = record.deep_errors.max(running.deep_errors + running.unproven.1);
@@ -422,9 +471,11 @@ impl Pg {
 
     fn finish_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
         let Some(running) = self.scrub.running.take() else { return };
+        self.scrub.given_up = 0;
         let remain = running.shallow_errors + running.deep_errors;
         let record = &mut self.info.history.scrub;
-        let stamp = ctx.wall.max(record.last_stamp);
+        // Whoever hears of it takes it for newer, wherever the clock stands.
+        let stamp = ctx.wall.max(record.last_stamp + Duration::from_nanos(1));
         (record.last, record.last_stamp) = (self.info.last_update, stamp);
         record.shallow_errors = running.shallow_errors;
         if running.deep {
@@ -447,9 +498,14 @@ impl Pg {
         };
         tracing::debug!(osd = %sh.me(), text);
         match running.found {
-            0 if running.by_operator => sh.log_cluster(ctx, LogLevel::Debug, text),
+            0 if running.by_operator => sh.log_cluster(ctx, LogLevel::Debug, vec![text]),
             0 => {}
-            _ => sh.log_cluster(ctx, LogLevel::Error, text),
+            _ => {
+                let untold = running.told.saturating_sub(FINDINGS_LOGGED_MAX);
+                let untold =
+                    (untold > 0).then(|| format!("{} {what} {untold} more objects with errors", self.id));
+                sh.log_cluster(ctx, LogLevel::Error, untold.into_iter().chain([text]).collect());
+            }
         }
         self.scrub.findings = Some(running.findings);
         self.save_scrub(sh, ctx);
@@ -482,18 +538,23 @@ impl Pg {
         }
     }
 
-    fn tell_findings<S: ObjectStore>(&self, sh: &mut Shared<S>, ctx: &Ctx<'_>, findings: &[Finding]) {
-        for finding in findings.iter().take(FINDINGS_LOGGED_MAX) {
+    fn tell_findings<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>, findings: &[Finding]) {
+        let Some(running) = &mut self.scrub.running else { return };
+        let room = FINDINGS_LOGGED_MAX.saturating_sub(running.told);
+        running.told += findings.len();
+        let mut texts = Vec::new();
+        for finding in findings.iter().take(room) {
             let object = &finding.object;
             let copies = finding.copies.iter();
             let copies =
                 copies.map(|(osd, fault)| format!("{} shard {osd} soid {object} : {fault}", self.id));
             let itself = finding.itself.iter().map(|fault| format!("{} soid {object} : {fault}", self.id));
-            for text in copies.chain(itself) {
-                tracing::error!(osd = %sh.me(), text, "scrub");
-                sh.log_cluster(ctx, LogLevel::Error, text);
-            }
+            texts.extend(copies.chain(itself));
         }
+        for text in &texts {
+            tracing::error!(osd = %sh.me(), text, "scrub");
+        }
+        sh.log_cluster(ctx, LogLevel::Error, texts);
     }
 
     /// From a copy that is right to those that are not.
@@ -524,19 +585,20 @@ impl Pg {
         sh.must_queue(txn, Commit::Silent);
     }
 
-    /// What the log has last on an object, be it a head or a clone.
-    fn last_logged(&self, object: &HObject) -> Option<Logged> {
-        let mut last = None;
+    /// What the log has last on each object of a range, be it a head or a clone.
+    fn last_logged(&self, begin: &HObject, end: &HObject) -> BTreeMap<HObject, Logged> {
+        use super::log::EntryKind;
+        let mut last = BTreeMap::new();
         for entry in self.log.entries_after(self.log.tail()) {
-            use super::log::EntryKind;
-            if entry.kind == EntryKind::Error {
+            // A head and its clones are in one range.
+            if entry.kind == EntryKind::Error || entry.object <= *begin || entry.object > *end {
                 continue;
             }
-            if entry.object == *object {
-                last = Some(Logged { version: entry.version, deleted: entry.kind == EntryKind::Delete });
+            let logged = Logged { version: entry.version, deleted: entry.kind == EntryKind::Delete };
+            last.insert(entry.object, logged);
+            for change in entry.clones {
+                last.insert(change.object, Logged { version: change.version, deleted: change.deleted });
             }
-            let mut changes = entry.clones.iter().filter(|change| change.object == *object);
-            last = changes.next_back().map(|c| Logged { version: c.version, deleted: c.deleted }).or(last);
         }
         last
     }

@@ -1,6 +1,7 @@
 //! What is remembered of a PG's scrubs, by all its members.
 
 use base::WallTime;
+use std::cmp::Ordering;
 use wire::codec::Result;
 use wire::types::EVersion;
 use wire::{Decode, Decoder, Encode, Encoder};
@@ -25,6 +26,18 @@ pub struct ScrubRecord {
 impl ScrubRecord {
     pub fn errors(&self) -> u32 {
         self.shallow_errors.saturating_add(self.deep_errors)
+    }
+
+    /// Of the same scrub, what one that was given up since has added.
+    pub fn merge(&mut self, other: &ScrubRecord) {
+        match other.last_stamp.cmp(&self.last_stamp) {
+            Ordering::Less => {}
+            Ordering::Equal => {
+                self.shallow_errors = self.shallow_errors.max(other.shallow_errors);
+                self.deep_errors = self.deep_errors.max(other.deep_errors);
+            }
+            Ordering::Greater => *self = *other,
+        }
     }
 }
 

@@ -22,7 +22,9 @@ use wire::types::{HObject, OsdId};
 const STRIDE: u64 = 512 << 10;
 /// Names, or omap entries, asked for at once.
 const PAGE: usize = 256;
-/// Objects looked at before others get their turn, and the time for that.
+/// Pages of omap are shorter where their values are longer.
+const PAGE_BYTES: usize = 256 << 10;
+/// Objects looked at, and snapshots looked up, before others get their turn, and the time for that.
 const TURN: usize = 128;
 const TURN_PAUSE: Duration = Duration::from_micros(100);
 
@@ -48,6 +50,8 @@ struct Current {
     /// [`Pg::repairs`] when it was begun: what was read before is not what is there.
     repairs: u64,
     omap: Omap,
+    /// Omap entries asked for at once: few at first, for they may be long.
+    page: usize,
     extents: VecDeque<(u64, u64)>,
     /// Where the read under way begins.
     reading: Option<u64>,
@@ -141,11 +145,13 @@ impl Pg {
     }
 
     fn scan_on<S: ObjectStore>(&self, sh: &mut Shared<S>, scan: &mut Scan) -> Result<Progress, StoreError> {
-        for _ in 0..TURN {
+        let mut looked = 0;
+        while looked < TURN {
+            looked += 1;
             if let Some(current) = &mut scan.current {
                 match self.read_on(sh, scan.asked.id, current) {
-                    Ok(true) => return Ok(Progress::Reading),
-                    Ok(false) => {}
+                    Ok(Progress::Done) => {}
+                    Ok(progress) => return Ok(progress),
                     Err(error @ StoreError::Pending(_)) => return Err(error),
                     Err(error) => {
                         self.note_unreadable(sh, current, &error);
@@ -163,8 +169,8 @@ impl Pg {
                 continue;
             };
             let id = self.object_id(object);
-            let copy = match self.look(sh, &id) {
-                Ok(copy) => copy,
+            let (copy, looked_up) = match self.look(sh, &id) {
+                Ok(seen) => seen,
                 Err(error @ StoreError::Pending(_)) => return Err(error),
                 // Gone: the range has been given up.
                 Err(StoreError::NoObject) => {
@@ -173,9 +179,10 @@ impl Pg {
                 }
                 Err(error) => {
                     tracing::error!(osd = %sh.me(), pg = %self.id, object = %object.name, %error, "cannot read an object's record");
-                    Copy { is_unreadable: true, ..Copy::default() }
+                    (Copy { is_unreadable: true, ..Copy::default() }, 0)
                 }
             };
+            looked += looked_up;
             let Some(object) = scan.queue.pop_front() else { continue };
             match scan.asked.deep && !copy.is_unreadable {
                 true => scan.current = Some(self.begin_content(object, copy)),
@@ -199,8 +206,8 @@ impl Pg {
         Ok(())
     }
 
-    /// What every scrub compares.
-    fn look<S: ObjectStore>(&self, sh: &Shared<S>, id: &ObjectId) -> Result<Copy, StoreError> {
+    /// What every scrub compares, and the number of snapshots that were looked up for it.
+    fn look<S: ObjectStore>(&self, sh: &Shared<S>, id: &ObjectId) -> Result<(Copy, usize), StoreError> {
         let stat = sh.store.stat(id)?.ok_or(StoreError::NoObject)?;
         let info = match ObjectInfo::load(&sh.store, id) {
             Ok(info) => info.unwrap_or_default(),
@@ -221,40 +228,56 @@ impl Pg {
             attrs,
             ..Copy::default()
         };
+        let mut looked_up = 0;
         if id.object.is_clone() {
             let record = snaps.clone().unwrap_or_default();
             for snap in exec::decode_snaps(record).unwrap_or_default() {
                 let key = snap_index::key(snap, &id.object);
+                looked_up += 1;
                 copy.is_unindexed |= sh.store.omap_get(&self.meta, &key)?.is_none();
             }
         }
         // One that should be there and is not, is none that can be read.
         copy.snaps = snaps.or_else(|| info.has_clones.then(Bytes::new));
-        Ok(copy)
+        Ok((copy, looked_up))
+    }
+
+    /// Bytes that a deep scrub reads of an object, and in how many pieces, pages of omap among them.
+    pub(super) fn cost_of_scan<S: ObjectStore>(
+        &self,
+        sh: &Shared<S>,
+        object: &HObject,
+    ) -> Result<(u64, u64), StoreError> {
+        let id = self.object_id(object);
+        let Some(stat) = sh.store.stat(&id)? else { return Ok((0, 0)) };
+        let extents = sh.store.data_extents(&id, 0, stat.size)?;
+        let bytes = extents.iter().map(|(_, len)| len).sum();
+        let reads: u64 = extents.iter().map(|(_, len)| len.div_ceil(STRIDE)).sum();
+        Ok((bytes, reads + stat.omap_keys.div_ceil(PAGE as u64)))
     }
 
     fn begin_content(&self, object: HObject, copy: Copy) -> Current {
         let repairs = self.repairs;
-        Current { object, copy, repairs, omap: Omap::Begin, extents: VecDeque::new(), reading: None }
+        Current { object, copy, repairs, omap: Omap::Begin, page: 1, extents: VecDeque::new(), reading: None }
     }
 
-    /// True while a read is under way.
+    /// One page of omap, or one read.
     fn read_on<S: ObjectStore>(
         &self,
         sh: &mut Shared<S>,
         scan: u64,
         current: &mut Current,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Progress, StoreError> {
         if current.reading.is_some() {
-            return Ok(true);
+            return Ok(Progress::Reading);
         }
         let id = self.object_id(&current.object);
-        while !matches!(current.omap, Omap::Done) {
+        if !matches!(current.omap, Omap::Done) {
             let after = match &current.omap {
                 Omap::After(key) => Some(key.clone()),
                 _ => None,
             };
-            let page = sh.store.omap_list(&id, after.as_deref(), &[], PAGE)?;
+            let page = sh.store.omap_list(&id, after.as_deref(), &[], current.page)?;
             if after.is_none() {
                 let header = sh.store.omap_header(&id)?;
                 current.extents = sh.store.data_extents(&id, 0, current.copy.size)?.into();
@@ -265,11 +288,19 @@ impl Pg {
                 current.copy.omap = digest_of(digest_of(current.copy.omap, key), value);
             }
             current.omap = match page.last() {
-                Some((key, _)) if page.len() == PAGE => Omap::After(key.clone()),
+                Some((key, _)) if page.len() == current.page => Omap::After(key.clone()),
                 _ => Omap::Done,
             };
+            let bytes: usize = page.iter().map(|(key, value)| key.len() + value.len()).sum();
+            current.page = match bytes {
+                0..PAGE_BYTES => PAGE.min(current.page * 2),
+                _ => 1,
+            };
+            if matches!(current.omap, Omap::After(_)) {
+                return Ok(Progress::Turn);
+            }
         }
-        let Some((offset, len)) = current.extents.pop_front() else { return Ok(false) };
+        let Some((offset, len)) = current.extents.pop_front() else { return Ok(Progress::Done) };
         let now = len.min(STRIDE);
         if len > now {
             current.extents.push_front((offset + now, len - now));
@@ -283,7 +314,7 @@ impl Pg {
         };
         current.reading = Some(offset);
         sh.fetches.insert(fetch, Fetch::Scrub { pg: self.id, scan });
-        Ok(true)
+        Ok(Progress::Reading)
     }
 
     /// Data that was read for a scan.

@@ -40,6 +40,7 @@ impl Scrub {
             repair: asked.repair || had(|a| a.repair),
             at: before.map_or(asked.at, |a| a.at),
         });
+        self.not_before = Time::default();
     }
 
     pub fn forget_asked(&mut self) {
@@ -72,14 +73,11 @@ impl Pg {
 
     /// Whether a scrub could begin now, and how urgently; and whether a deep one.
     pub fn scrub_due<S: ObjectStore>(&self, sh: &Shared<S>, ctx: &Ctx<'_>) -> Option<(Due, bool)> {
-        if !self.may_scrub() {
+        if !self.may_scrub() || ctx.now < self.scrub.not_before {
             return None;
         }
         if let Some(asked) = self.scrub.asked {
             return Some((Due::Asked(asked.at), asked.deep));
-        }
-        if ctx.now < self.scrub.not_before {
-            return None;
         }
         let record = &self.info.history.scrub;
         let allowed = self.flags_allow(sh);

@@ -46,14 +46,28 @@ fn copies_that_agree_say_nothing() {
 }
 
 #[test]
-fn the_majority_is_right_wherever_the_primary_is() {
+fn the_majority_names_the_odd_one_and_is_right_only_for_an_operator() {
+    let logged = Logged { version: version(5), deleted: false };
     for wrong in [A, B, C] {
         let of = |osd| (osd, Some(copy(5, if osd == wrong { 8 } else { 7 })));
-        let findings = compare(&[of(A), of(B), of(C)]);
-        assert_eq!(findings[0].copies, [(wrong, Fault::Data)]);
-        assert_ne!(findings[0].right.unwrap().0, wrong);
-        assert!(findings[0].is_repairable());
+        let copies = [of(A), of(B), of(C)];
+        for logged in [None, Some(logged)] {
+            let findings = compare_with(&copies, logged, false);
+            assert_eq!(summary(&findings), [(None, vec![(wrong, Fault::Data)])]);
+            let insisted = compare_with(&copies, logged, true);
+            assert_eq!(insisted[0].copies, findings[0].copies);
+            assert_ne!(insisted[0].right.unwrap().0, wrong);
+            assert!(insisted[0].is_repairable());
+        }
     }
+}
+
+#[test]
+fn what_is_missing_is_not_taken_from_copies_that_differ() {
+    let copies = [(A, Some(copy(5, 7))), (B, Some(copy(5, 8))), (C, None)];
+    assert_eq!(compare(&copies)[0].right, None);
+    let agree = [(A, Some(copy(5, 7))), (B, Some(copy(5, 7))), (C, None)];
+    assert_eq!(summary(&compare(&agree)), [(Some(B), vec![(C, Fault::Missing)])]);
 }
 
 #[test]
