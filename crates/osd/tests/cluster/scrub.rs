@@ -252,6 +252,28 @@ fn the_cluster_log_names_some_of_many_objects() {
 }
 
 #[test]
+fn a_ghost_stays_reported_until_the_object_is_written_and_deleted_again() {
+    let mut w = world(50, |_| {});
+    let ghost = w.object_id("o5");
+    let remove = |w: &mut World| {
+        let tid = w.submit(0, "o5", vec![delete()]);
+        assert_eq!(w.wait(tid).result, 0);
+        w.run_for(SECOND);
+    };
+    remove(&mut w);
+    let replica = w.acting("o0")[1];
+    let attrs = [("_old", Bytes::from_static(b"thing"))].into_iter().collect();
+    change(&mut w, replica, Mutation::Touch(ghost.clone()));
+    change(&mut w, replica, Mutation::SetXattrs { id: ghost, attrs });
+    assert_eq!(scrub(&mut w, true, true).errors(), 1);
+    assert!(w.mon.log.iter().any(|line| line.ends_with("unexpected object")), "{:?}", w.mon.log);
+    w.write("o5", b"anew");
+    remove(&mut w);
+    assert_eq!(scrub(&mut w, true, false).errors(), 0);
+    end(&mut w);
+}
+
+#[test]
 fn flags_stop_the_schedule_and_not_an_operator() {
     let mut w = world(0, crate::often_scrubbed);
     let of = |w: &World| (sum(w, |c| c.scrubs), sum(w, |c| c.deep_scrubs));
