@@ -216,7 +216,11 @@ impl Comparison<'_> {
             let any = copies.iter().filter_map(|(_, copy)| *copy).max_by_key(|copy| copy.version);
             shown.extend(right_copy.or(any).map(|copy| (object, copy)));
             if !wrong.is_empty() {
-                let is_proved = self.insists || wrong.iter().all(|(_, fault)| fault.is_evident());
+                // Nothing but a fault of software makes a copy newer than the log.
+                let newest = copies.iter().filter_map(|(_, copy)| Some((*copy)?.version)).max();
+                let is_newest = right_copy.is_some_and(|copy| Some(copy.version) >= newest);
+                let is_evident = is_newest && wrong.iter().all(|(_, fault)| fault.is_evident());
+                let is_proved = self.insists || is_evident;
                 let right = right.filter(|_| is_proved).zip(right_copy.map(|copy| copy.version));
                 let finding = Finding { object: object.clone(), copies: wrong, itself: None, right };
                 findings.insert(object.clone(), finding);

@@ -127,8 +127,8 @@ const MISSING: u64 = 1 << 1;
 fn copy_bits(fault: Fault) -> u64 {
     match fault {
         Fault::Missing => MISSING,
-        Fault::Unreadable => 1 << 3,
-        Fault::NoRecord => 1 << 14,
+        // Of a copy without object info Ceph's tool wants to see the others' attributes.
+        Fault::Unreadable | Fault::NoRecord => 1 << 3,
         _ => 0,
     }
 }
@@ -176,4 +176,25 @@ fn snapset_value(head: &HObject, faults: &[(SnapId, Fault)]) -> Bytes {
         e.blob(b"");
     });
     e.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_is_named_that_asks_for_attributes() {
+        // `has_info_missing` and what follows it up to `has_hinfo_corrupted`; then
+        // `has_object_info_inconsistency` and `has_snapset_inconsistency`.
+        let (of_copies, of_objects) = (0b1_1111 << 14, 1 << 1 | 1 << 9);
+        use Fault::{
+            Attrs, Data, Extra, Missing, NoRecord, Omap, OmapKeys, Size, Unindexed, Unreadable, Version,
+        };
+        for fault in
+            [Missing, Extra, NoRecord, Unreadable, Version, Size, Attrs, OmapKeys, Data, Omap, Unindexed]
+        {
+            assert_eq!(copy_bits(fault) & of_copies, 0, "{fault}");
+            assert_eq!(object_bits(fault) & of_objects, 0, "{fault}");
+        }
+    }
 }

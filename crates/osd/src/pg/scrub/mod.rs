@@ -40,7 +40,7 @@ use wire::types::{HObject, OsdId};
 const RANGE_OBJECTS: usize = 32;
 const RANGE_BYTES: u64 = 8 << 20;
 const RANGE_READS: u64 = 64;
-/// A range that clients' requests wait for is given up then.
+/// A range that clients' requests wait for is given up then: see [`hold_max`].
 const HOLD_MAX: Duration = Duration::from_secs(2);
 /// Looks at whether what a scrub waits for is there.
 const POLL: Duration = Duration::from_millis(20);
@@ -112,6 +112,12 @@ struct Range {
     maps: BTreeMap<OsdId, compare::Map>,
 }
 
+/// Twice as long after each failure of a range that can be no shorter: what takes so long is one
+/// object, which would otherwise never be looked at, nor any behind it.
+fn hold_max(failures: u32) -> Duration {
+    HOLD_MAX * (1 << failures.saturating_sub(RANGE_OBJECTS.ilog2()).min(16))
+}
+
 impl Scrub {
     /// Writes to the object must wait.
     pub fn holds(&self, object: &HObject) -> bool {
@@ -137,8 +143,7 @@ impl Scrub {
     /// What an operator has asked for is not forgotten.
     fn put_back(&mut self, running: &Running) {
         if running.by_operator {
-            let asked = Asked { deep: running.deep, repair: running.repair, at: running.since };
-            self.asked.get_or_insert(asked);
+            self.add(Asked { deep: running.deep, repair: running.repair, at: running.since });
         }
     }
 
@@ -231,7 +236,7 @@ impl Pg {
             None => self.begin_range_of_scrub(sh, ctx),
             Some(range)
                 if ctx.now.since(range.since) > sh.config.scrub_patience
-                    || (ctx.now.since(range.since) >= HOLD_MAX
+                    || (ctx.now.since(range.since) >= hold_max(running.failures)
                         && self.is_range_in_the_way(&running.done, range)) =>
             {
                 self.give_up_range(sh, ctx);
@@ -456,11 +461,13 @@ impl Pg {
 
     /// What has been found stays known, but no scrub has been through everything.
     fn give_up_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>) {
-        tracing::info!(osd = %sh.me(), pg = %self.id, "scrub given up");
         self.release_range(sh, ctx);
         let Some(running) = self.scrub.running.take() else { return };
-        let times = 1 << self.scrub.given_up.min(16);
-        self.scrub.not_before = ctx.now + (sh.config.scrub_patience * times).min(BACK_OFF_MAX);
+        tracing::warn!(osd = %sh.me(), pg = %self.id, behind = %running.done, "scrub given up");
+        if !self.scrub.is_asked() {
+            let times = 1 << self.scrub.given_up.min(16);
+            self.scrub.not_before = ctx.now + (sh.config.scrub_patience * times).min(BACK_OFF_MAX);
+        }
         self.scrub.given_up += 1;
         self.scrub.put_back(&running);
         let record = &mut self.info.history.scrub;

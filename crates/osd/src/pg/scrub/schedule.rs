@@ -31,16 +31,21 @@ pub enum Due {
 }
 
 impl Scrub {
-    /// Replaces what was asked for before, but for what that had more.
+    /// An operator does not wait for a time when it may go better.
     pub fn ask(&mut self, asked: Asked) {
+        self.add(asked);
+        self.not_before = Time::default();
+    }
+
+    /// To what was asked for before.
+    pub(super) fn add(&mut self, asked: Asked) {
         let before = self.asked;
         let had = |of: fn(&Asked) -> bool| before.as_ref().is_some_and(of);
         self.asked = Some(Asked {
             deep: asked.deep || asked.repair || had(|a| a.deep),
             repair: asked.repair || had(|a| a.repair),
-            at: before.map_or(asked.at, |a| a.at),
+            at: before.map_or(asked.at, |a| a.at.min(asked.at)),
         });
-        self.not_before = Time::default();
     }
 
     pub fn forget_asked(&mut self) {

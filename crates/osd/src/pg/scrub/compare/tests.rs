@@ -86,6 +86,14 @@ fn the_log_decides_between_versions() {
 }
 
 #[test]
+fn a_copy_newer_than_the_log_is_replaced_only_for_an_operator() {
+    let logged = Some(Logged { version: version(5), deleted: false });
+    let copies = [(A, Some(copy(5, 7))), (B, Some(copy(5, 7))), (C, Some(copy(6, 8)))];
+    assert_eq!(summary(&compare_with(&copies, logged, false)), [(None, vec![(C, Fault::Version)])]);
+    assert!(compare_with(&copies, logged, true)[0].is_repairable());
+}
+
+#[test]
 fn what_cannot_be_read_is_never_right() {
     let bad = Copy { is_unreadable: true, ..copy(5, 0) };
     let findings = compare(&[(A, Some(bad.clone())), (B, Some(bad.clone())), (C, Some(copy(5, 7)))]);
