@@ -59,6 +59,10 @@ pub struct OrderWatch {
     written: BTreeMap<u64, u64>,
     /// Requests on their way: what a write carries.
     writes: BTreeMap<u64, Vec<(u64, Part)>>,
+    /// The end of the last write, in which a mark may begin, and the write.
+    tail: (u64, Vec<u8>),
+    /// Marks of which the log's end has made two writes, and those of the two that are on their way.
+    torn: Vec<(BTreeSet<u64>, (u64, Part))>,
     /// How many writes had completed when the flush left.
     flushes: BTreeMap<u64, u64>,
     completed: u64,
@@ -83,6 +87,7 @@ impl OrderWatch {
             DiskOp::Write { data, .. } => {
                 let parts = data.iter().flat_map(|piece| marks(piece)).collect();
                 self.writes.insert(request.token, parts);
+                data.iter().for_each(|piece| self.join(request.token, piece));
             }
             DiskOp::Flush => {
                 self.flushes.insert(request.token, self.completed);
@@ -91,12 +96,31 @@ impl OrderWatch {
         }
     }
 
+    /// Looks for marks that begin in the piece before, which may be another write's.
+    fn join(&mut self, token: u64, piece: &[u8]) {
+        let (before, seam) = &mut self.tail;
+        seam.extend_from_slice(&piece[..piece.len().min(MARK_LEN - 1)]);
+        let on_their_way = [*before, token].into_iter().filter(|token| self.writes.contains_key(token));
+        let writes: BTreeSet<u64> = on_their_way.collect();
+        self.torn.extend(marks(seam).into_iter().map(|found| (writes.clone(), found)));
+        *before = token;
+        *seam = piece[piece.len().saturating_sub(MARK_LEN - 1)..].to_vec();
+    }
+
     pub fn on_disk_done(&mut self, token: u64, ok: bool) {
         if let Some(parts) = self.writes.remove(&token)
             && ok
         {
             self.completed += 1;
             parts.into_iter().for_each(|(operation, part)| self.on_part(operation, part));
+            for (writes, _) in &mut self.torn {
+                writes.remove(&token);
+            }
+            for (_, (operation, part)) in
+                self.torn.extract_if(.., |(writes, _)| writes.is_empty()).collect::<Vec<_>>()
+            {
+                self.on_part(operation, part);
+            }
         } else if let Some(completed) = self.flushes.remove(&token)
             && ok
         {
@@ -177,6 +201,25 @@ mod tests {
         let mut watch = OrderWatch::default();
         watch.expect(7, 3, 8192, 4096);
         (watch, write(1, mark_data(&[0; 4096], 7, 3, 8192)), write(2, mark_metadata(7, 3)))
+    }
+
+    #[test]
+    fn a_mark_at_the_logs_end_is_written_when_both_halves_are() {
+        for cut in 1..MARK_LEN {
+            let (mut watch, data, _) = watch();
+            let record = mark_metadata(7, 3);
+            watch.on_submit(&data);
+            watch.on_submit(&write(2, [&[0; 100], &record[..cut]].concat().into()));
+            watch.on_submit(&write(3, [&record[cut..], &[0; 100]].concat().into()));
+            [1, 3].into_iter().for_each(|token| watch.on_disk_done(token, true));
+            watch.on_submit(&flush(4));
+            watch.on_disk_done(4, true);
+            watch.on_disk_done(2, true);
+            assert!(watch.written.contains_key(&7));
+            watch.on_submit(&flush(5));
+            watch.on_disk_done(5, true);
+            watch.on_acknowledged(7).unwrap();
+        }
     }
 
     #[test]
