@@ -13,7 +13,7 @@
 //!
 //! A notification is nowhere but here: it goes to all watchers that the object
 //! has, to those without a connection once they have one; it is complete when
-//! each has answered or ended, or its own time is up. When the interval ends
+//! each has answered, or its end is recorded everywhere, or its own time is up. When the interval ends
 //! it is forgotten, and the notifier, who sees that too, sends it again.
 //!
 //! Source: Ceph `src/osd/Watch.cc`, `src/osd/PrimaryLogPG.cc`
@@ -63,7 +63,6 @@ struct Watch {
     info: WatchInfo,
     session: Option<SessionId>,
     pings: bool,
-    last_ping: Time,
     /// Never, while a session without pings is its sign of life.
     ends: Time,
     /// Its time is up, and nothing was heard of it since.
@@ -72,12 +71,11 @@ struct Watch {
 
 impl Watch {
     fn new(info: WatchInfo, pings: bool, now: Time) -> Watch {
-        Watch { info, session: None, pings, last_ping: now, ends: now + timeout(&info), over: false }
+        Watch { info, session: None, pings, ends: now + timeout(&info), over: false }
     }
 
     /// A sign of life.
     fn refresh(&mut self, now: Time) {
-        self.last_ping = now;
         self.ends = if self.session.is_some() && !self.pings { Time::MAX } else { now + timeout(&self.info) };
         self.over = false;
     }
@@ -315,12 +313,9 @@ impl Pg {
             replies: BTreeMap::new(),
         };
         let entry = self.watches.objects.entry(object.clone()).or_default();
-        for (key, watch) in &mut entry.watches {
-            // Its pings stay away: it is not waited for.
-            if watch.pings && ctx.now.since(watch.last_ping) > timeout(&watch.info) {
-                watch.session = None;
-                continue;
-            }
+        for (key, watch) in &entry.watches {
+            // Also if its time is up: until its end is recorded it may connect again, here or at the next primary,
+            // and would not know what it has missed.
             notify.waiting.insert(*key);
             notify.cost += WAITING_COST;
             // The fence has come, but the record of the watch's end may wait: it hears nothing.

@@ -165,6 +165,57 @@ fn who_connects_again_gets_what_it_missed() {
     assert!(w.clients[1].told.is_empty(), "who leaves is not told that it has gone");
 }
 
+/// Its time passes while its primary may not serve: it connects in time, and the notification was sent in
+/// time, but both wait.
+#[test]
+fn who_connects_in_time_but_has_to_wait_misses_nothing() {
+    let mut w = world(69, 2);
+    assert_eq!(w.ask(1, watch(11, WATCH)), 0);
+    w.run_for(second(7));
+    lose_lease(&mut w);
+    w.run_for(second(2));
+    w.disconnect(1);
+    let notification = w.submit(0, "o", vec![notify(5, 30)]);
+    w.run_for(Duration::from_millis(10));
+    let reconnection = w.submit(1, "o", vec![watch(11, RECONNECT)]);
+    w.run_for(second(2));
+    assert!(!w.clients[0].replies.contains_key(&notification) && w.clients[0].told.is_empty());
+    w.heal();
+    assert_eq!((w.wait(notification).result, w.wait(reconnection).result), (0, 0));
+    let told = w.told(1, WatchOpcode::Notify);
+    w.ask(1, ack(&told));
+    assert_eq!(completion(&w.told(0, WatchOpcode::NotifyComplete)), (vec![(101, 11)], vec![]));
+}
+
+/// The next primary has to know that the watch is over: it would let it connect again.
+#[test]
+fn a_silent_watch_is_waited_for_until_its_end_is_recorded_everywhere() {
+    for seed in 0..20 {
+        let mut w = world(seed, 2);
+        assert_eq!(w.ask(1, watch(11, WATCH)), 0);
+        w.disconnect(1);
+        w.run_for(second(8));
+        lose_lease(&mut w);
+        w.run_for(Duration::from_millis(1500));
+        // Before the watch's end, which waits too.
+        w.submit(0, "o", vec![notify(5, 30)]);
+        w.run_for(second(1));
+        w.heal();
+        let done = w.told(0, WatchOpcode::NotifyComplete);
+        assert_eq!(completion(&done), (vec![], vec![]));
+        for osd in w.acting("o") {
+            assert_eq!(w.watchers(osd), 0, "seed {seed}: osd.{osd}");
+        }
+    }
+}
+
+/// The primary loses touch with its replica, of which nobody takes notice.
+fn lose_lease(w: &mut World) {
+    w.mon.deaf = true;
+    let acting = w.acting("o");
+    w.cut(acting[0], acting[1]);
+}
+
 #[test]
 fn the_next_primary_knows_the_watches_and_gives_them_their_time() {
     let mut w = world(65, 3);
