@@ -1,5 +1,6 @@
 //! The contract between the OSD and its store.
 
+use crate::omap_page::{OmapLimit, OmapPage};
 use crate::pairs::Pairs;
 use base::{Errno, MemoryUse};
 use bytes::Bytes;
@@ -287,14 +288,14 @@ pub trait ObjectStore {
     fn omap_header(&self, id: &ObjectId) -> Result<Bytes, StoreError>;
     fn omap_get(&self, id: &ObjectId, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
     /// Entries with keys greater than `after` (all when `None`) that start with `prefix`,
-    /// ascending, at most `max` of them.
+    /// ascending, as many as the limit allows; and whether there are more.
     fn omap_list(
         &self,
         id: &ObjectId,
         after: Option<&[u8]>,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
+        limit: OmapLimit,
+    ) -> Result<OmapPage, StoreError>;
     /// Ranges with data in `offset..offset+len`, ascending, not adjacent, as (offset,
     /// length), none past the object's end; what lies between reads as zeros. Data is
     /// tracked in whole blocks of [`BLOCK_LEN`](crate::limits::BLOCK_LEN).

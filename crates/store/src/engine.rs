@@ -19,6 +19,7 @@ use crate::kinds::{OmapKey, Onode};
 use crate::limits::BLOCK_LEN;
 use crate::name::{Name, named};
 use crate::needs;
+use crate::omap_page::{OmapLimit, OmapPage};
 use crate::recovery::Opening;
 use crate::superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity};
 use bytes::Bytes;
@@ -464,12 +465,12 @@ impl ObjectStore for Engine {
         id: &ObjectId,
         after: Option<&[u8]>,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        limit: OmapLimit,
+    ) -> Result<OmapPage, StoreError> {
         let (core, onode) = self.onode(id)?;
-        let mut found = Vec::new();
-        if max == 0 || onode.omap_keys == 0 {
-            return Ok(found);
+        let mut page = OmapPage::default();
+        if onode.omap_keys == 0 {
+            return Ok(page);
         }
         let nid = onode.nid;
         let (start, skip) = match after {
@@ -483,8 +484,9 @@ impl ObjectStore for Engine {
             if key.nid != nid || !key.key.starts_with(prefix) {
                 return false;
             }
-            found.push((Bytes::copy_from_slice(&key.key), Bytes::copy_from_slice(value)));
-            found.len() < max
+            page.add(limit, key.key.len() + value.len(), || {
+                (Bytes::copy_from_slice(&key.key), Bytes::copy_from_slice(value))
+            })
         });
         // Where a page begins behind what was asked for, nothing is missing.
         let behind = |first: &OmapKey| {
@@ -492,7 +494,7 @@ impl ObjectStore for Engine {
         };
         match absent {
             Some(slot) if !behind(&slot.first) => Err(core.pager.pending(vec![slot.into()])),
-            _ => Ok(found),
+            _ => Ok(page),
         }
     }
 

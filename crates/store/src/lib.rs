@@ -31,6 +31,7 @@ mod log;
 mod mem;
 mod name;
 mod needs;
+mod omap_page;
 mod ops;
 mod page_group;
 mod pager;
@@ -57,6 +58,7 @@ pub use api::{
 pub use engine::{Engine, EngineError, OpenError, Options, StoreInfo};
 pub use fsck::{Fsck, FsckReport};
 pub use mem::MemStore;
+pub use omap_page::{OmapLimit, OmapPage};
 pub use pairs::Pairs;
 pub use pending::PendingStore;
 pub use superblock::{DEVICE_LEN_MAX, DEVICE_LEN_MIN, Identity, VERSION as FORMAT_VERSION};

@@ -12,6 +12,7 @@ use crate::api::{
     CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory, StoreStats,
     Transaction, TxnId,
 };
+use crate::omap_page::{OmapLimit, OmapPage};
 use base::Random;
 use bytes::Bytes;
 use std::cell::RefCell;
@@ -176,10 +177,10 @@ impl<S: ObjectStore> ObjectStore for PendingStore<S> {
         id: &ObjectId,
         after: Option<&[u8]>,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        limit: OmapLimit,
+    ) -> Result<OmapPage, StoreError> {
         self.ask_object(id)?;
-        self.inner.omap_list(id, after, prefix, max)
+        self.inner.omap_list(id, after, prefix, limit)
     }
 
     fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {

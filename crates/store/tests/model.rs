@@ -9,7 +9,9 @@ use base::Random;
 use bytes::Bytes;
 use common::disk::SimDisk;
 use common::*;
-use store::{CollId, FetchId, MemStore, Mutation, ObjectId, ObjectStore, Options, StoreError, Transaction};
+use store::{
+    CollId, FetchId, MemStore, Mutation, ObjectId, ObjectStore, OmapLimit, Options, StoreError, Transaction,
+};
 
 struct Run {
     options: Options,
@@ -124,9 +126,15 @@ impl Pair {
         let key = Bytes::from(format!("key {:03}", random.below(60)));
         assert_eq!(rig.ask(|engine| engine.omap_get(id, &key)), model.omap_get(id, &key));
         let max = random.below(9) as usize;
+        let bytes = if random.chance(1, 2) { random.below(300) as usize } else { usize::MAX };
+        let limit = OmapLimit { entries: max, bytes };
         for prefix in [&b""[..], b"key 0", b"key 05", b"l"] {
-            let found = rig.ask(|engine| engine.omap_list(id, Some(&key), prefix, max));
-            assert_eq!(found, model.omap_list(id, Some(&key), prefix, max), "after {key:?} with {prefix:?}");
+            let found = rig.ask(|engine| engine.omap_list(id, Some(&key), prefix, limit));
+            assert_eq!(
+                found,
+                model.omap_list(id, Some(&key), prefix, limit),
+                "after {key:?} with {prefix:?}"
+            );
         }
         let (offset, len) = (random.below(100_000), random.below(100_000));
         let found = rig.ask(|engine| engine.data_extents(id, offset, len));

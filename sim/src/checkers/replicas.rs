@@ -6,7 +6,7 @@ use crate::offline::OfflineStore;
 use base::crc32c;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use store::{CollId, ObjectId, ObjectStore, Options, StoreError};
+use store::{CollId, ObjectId, ObjectStore, OmapLimit, Options, StoreError};
 use wire::types::{HObject, OsdId, PgId, SnapId};
 
 /// Everything about one object that replicas must agree on.
@@ -60,7 +60,7 @@ fn object_content(store: &mut OfflineStore<'_>, id: &ObjectId) -> Result<ObjectC
         data_crc: crc32c(&data),
         xattrs: store.engine.xattrs(id)?,
         omap_header: store.engine.omap_header(id)?,
-        omap: store.engine.omap_list(id, None, b"", usize::MAX)?,
+        omap: store.engine.omap_list(id, None, b"", OmapLimit::NONE)?.entries,
         is_damaged: false,
     })
 }

@@ -15,12 +15,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use store::{CollId, Engine, FetchId, ObjectId, ObjectStore, Options, StoreError, StoreEvent};
+use store::{CollId, Engine, FetchId, ObjectId, ObjectStore, OmapLimit, Options, StoreError, StoreEvent};
 use uring::DiskOptions;
 use wire::types::HObject;
 
-/// Objects, or omap entries, asked for at once.
+/// Objects, or omap entries, asked for at once, and bytes of these.
 const PAGE: usize = 256;
+const PAGE_BYTES: usize = 4 << 20;
 
 /// Bytes of content read at once.
 const READ_LEN: u64 = 4 << 20;
@@ -256,9 +257,10 @@ fn gather(store: &Engine, id: &ObjectId, shown: &mut Description) -> Result<()> 
     }
     while !shown.omap_done {
         let after = shown.omap.last().map(|(key, _)| key.clone());
-        let page = store.omap_list(id, after.as_deref(), b"", PAGE)?;
-        shown.omap_done = page.len() < PAGE;
-        shown.omap.extend(page);
+        let limit = OmapLimit { entries: PAGE, bytes: PAGE_BYTES };
+        let page = store.omap_list(id, after.as_deref(), b"", limit)?;
+        shown.omap_done = !page.more;
+        shown.omap.extend(page.entries);
     }
     Ok(())
 }

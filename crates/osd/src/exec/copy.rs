@@ -9,12 +9,12 @@ use super::{Clones, CopiedObject, CopySource, Fetched, Need, seen_at};
 use base::{Errno, WallTime};
 use bytes::Bytes;
 use std::cmp::Ordering;
-use store::{CollId, ObjectId, ObjectStore};
+use store::{CollId, ObjectId, ObjectStore, OmapLimit};
 use wire::codec::{Decode, Decoder, Encode, Encoder, Result as DecodeResult};
 use wire::types::{HObject, SnapId};
 
 /// Keys taken from the store in one call.
-const OMAP_PAGE: usize = 1024;
+const OMAP_PAGE: OmapLimit = OmapLimit { entries: 1024, bytes: 4 << 20 };
 
 /// Everything of one object; call again with what it needs.
 ///
@@ -81,10 +81,9 @@ fn copy(object: &mut StagedObject<'_>, version: u64) -> Result<CopiedObject, Sto
         let mut after: Option<Bytes> = None;
         loop {
             let page = object.omap_list(after.as_deref(), &[], OMAP_PAGE)?;
-            let full = page.len() == OMAP_PAGE;
-            after = page.last().map(|(key, _)| key.clone());
-            copied.omap.extend(page);
-            if !full {
+            after = page.last_key().cloned();
+            copied.omap.extend(page.entries);
+            if !page.more {
                 break;
             }
         }

@@ -19,7 +19,8 @@ pub const OMAP_VALUE_LEN_MAX: usize = store::limits::OMAP_VALUE_LEN_MAX as usize
 /// `osd_max_omap_entries_per_request`.
 pub const OMAP_ENTRIES_MAX: u64 = 1024;
 /// Like `osd_max_omap_bytes_per_request`, but 64 MiB instead of 1 GiB: a reply is
-/// built in memory. Clients see the flag that says there is more.
+/// built in memory. Clients see the flag that says there is more. Counted are keys and
+/// values, also where only keys are asked for, since the store reads both.
 pub const OMAP_BYTES_MAX: usize = 64 << 20;
 /// `osd_max_write_op_reply_len`: output of one operation of a write with RETURNVEC.
 pub const WRITE_REPLY_LEN_MAX: usize = 64;

@@ -11,7 +11,7 @@ use crate::pg::{self, LoadError, Pg, meta_object};
 use crate::shared::Load;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::BTreeSet;
-use store::{CollId, Mutation, ObjectStore, Transaction};
+use store::{CollId, Mutation, ObjectStore, OmapLimit, Transaction};
 use wire::codec::Result;
 use wire::types::{Epoch, HObject, OsdId, PgId, PoolId, Uuid};
 use wire::{Decode, DecodeError, Decoder, Encode, Encoder, Features};
@@ -142,12 +142,12 @@ impl<S: ObjectStore> Osd<S> {
         }
         let maps = meta_object("maps".into());
         let store = &self.sh.store;
-        let fulls = store.omap_list(&maps, None, b"f", usize::MAX)?;
+        let fulls = store.omap_list(&maps, None, b"f", OmapLimit::NONE)?;
         let broken = |error: crate::maps::MapError| {
             tracing::error!(%error, "stored map");
             Self::damaged("map", DecodeError::Invalid { what: "stored map" })
         };
-        let Some((key, full)) = fulls.into_iter().next_back() else {
+        let Some((key, full)) = fulls.entries.into_iter().next_back() else {
             return Err(Self::damaged("map", DecodeError::Invalid { what: "stored maps: no full one" }));
         };
         let mut at = Epoch(key.get(1..5).map_or(0, |k| u32::from_be_bytes([k[0], k[1], k[2], k[3]])));

@@ -17,7 +17,7 @@ use super::missing::Missing;
 use super::snap_index;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
-use store::{CollId, Mutation, ObjectId, ObjectStore, StoreError, Transaction};
+use store::{CollId, Mutation, ObjectId, ObjectStore, OmapLimit, StoreError, Transaction};
 use wire::types::{EVersion, HObject, PgId, PoolId, SnapId};
 use wire::{Decode, DecodeError, Encode, Features};
 
@@ -27,7 +27,7 @@ const KEY_PAST: &[u8] = b"past";
 const PREFIX_LOG: u8 = b'l';
 const PREFIX_MISSING: u8 = b'm';
 /// Entries read at once while loading.
-const PAGE: usize = 512;
+const PAGE: OmapLimit = OmapLimit { entries: 512, bytes: 4 << 20 };
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
@@ -222,9 +222,8 @@ fn load_all(store: &dyn ObjectStore, meta: &ObjectId, prefix: u8) -> Result<Vec<
     loop {
         let after = all.last().map(|(key, _)| key.clone());
         let page = store.omap_list(meta, after.as_deref(), &[prefix], PAGE)?;
-        let done = page.len() < PAGE;
-        all.extend(page);
-        if done {
+        all.extend(page.entries);
+        if !page.more {
             return Ok(all);
         }
     }

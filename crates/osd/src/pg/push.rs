@@ -12,7 +12,7 @@ use crate::shared::{Fetch, Load, Shared};
 use base::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use store::{ObjectStore, StoreError};
+use store::{ObjectStore, OmapLimit, StoreError};
 use wire::types::{EVersion, HObject, IntervalSet, OsdId};
 
 /// Omap entries in one part.
@@ -205,10 +205,11 @@ impl Pg {
         let mut omap_after = push.omap_after.clone();
         let mut omap_done = push.omap_done;
         if left.is_empty() && !omap_done {
-            let page = sh.store.omap_list(&object, omap_after.as_deref(), &[], OMAP_PAGE)?;
-            omap_done = page.len() < OMAP_PAGE;
-            omap_after = page.last().map(|(key, _)| key.clone()).or(omap_after);
-            message.omap = page.into_iter().collect();
+            let limit = OmapLimit { entries: OMAP_PAGE, bytes: sh.config.recovery_chunk_len as usize };
+            let page = sh.store.omap_list(&object, omap_after.as_deref(), &[], limit)?;
+            omap_done = !page.more;
+            omap_after = page.last_key().cloned().or(omap_after);
+            message.omap = page.entries.into_iter().collect();
         }
         message.last = left.is_empty() && omap_done;
         let mut fetches = Vec::with_capacity(extents.len());

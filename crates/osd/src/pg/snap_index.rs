@@ -9,7 +9,7 @@
 //!         its entries stay until trimming finds that they say nothing.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use store::{ObjectId, ObjectStore, StoreError};
+use store::{ObjectId, ObjectStore, OmapLimit, StoreError};
 use wire::types::{HObject, SnapId};
 use wire::{Decode, Encode, Features};
 
@@ -40,8 +40,9 @@ pub struct Entry {
 pub fn next(store: &dyn ObjectStore, meta: &ObjectId, from: u64) -> Result<Option<Entry>, StoreError> {
     let start = prefix(SnapId(from));
     // No key is as short as that.
-    let page = store.omap_list(meta, Some(&start), &[PREFIX], 1)?;
-    Ok(page.into_iter().next().map(|(key, _)| {
+    let one = OmapLimit { entries: 1, ..OmapLimit::NONE };
+    let page = store.omap_list(meta, Some(&start), &[PREFIX], one)?;
+    Ok(page.entries.into_iter().next().map(|(key, _)| {
         let snap = key.get(1..start.len()).and_then(|raw| raw.try_into().ok()).map(u64::from_be_bytes);
         let clone = key.get(start.len()..).map(Bytes::copy_from_slice);
         let clone = clone.and_then(|encoded| HObject::from_bytes(encoded, Features::ALL).ok());

@@ -108,6 +108,8 @@ pub struct World {
     pub fatal: Vec<String>,
     /// A device has lost something: scrubs may find errors.
     pub is_damaged: bool,
+    /// Of the messages between OSDs, in bytes.
+    pub longest_message: usize,
     order: BTreeMap<(u8, usize, u64), Time>,
 }
 
@@ -164,6 +166,7 @@ impl World {
             pending_percent: 0,
             fatal: Vec::new(),
             is_damaged: false,
+            longest_message: 0,
             order: BTreeMap::new(),
         };
         for osd in 0..osds {
@@ -587,6 +590,7 @@ impl World {
                 let generation = link.generation;
                 self.seq += 1;
                 let body = Bytes::from(body.concat());
+                self.longest_message = self.longest_message.max(body.len());
                 self.events
                     .insert((at, self.seq), Event::Peer { from: osd, to, generation, channel, kind, body });
             }
@@ -945,7 +949,7 @@ impl World {
     /// Every copy of every PG has the same objects, versions and data.
     #[track_caller]
     pub fn assert_copies_equal(&mut self) {
-        use store::{CollId, ObjectId, ObjectStore, StoreEvent};
+        use store::{CollId, ObjectId, ObjectStore, OmapLimit, StoreEvent};
         self.settle();
         let pool = self.mon.map.pool(POOL).unwrap().clone();
         for seed in 0..pool.pg_num {
@@ -959,7 +963,7 @@ impl World {
                 for object in store.list(coll, &HObject::default(), usize::MAX).unwrap() {
                     let id = ObjectId { coll, object };
                     let xattrs = store.xattrs(&id).unwrap();
-                    let omap = store.omap_list(&id, None, b"", usize::MAX).unwrap();
+                    let omap = store.omap_list(&id, None, b"", OmapLimit::NONE).unwrap().entries;
                     let fetch = store.read(&id, 0, u64::MAX >> 1).unwrap();
                     let mut data = None;
                     while let Some(event) = store.poll_event() {

@@ -3,6 +3,8 @@
 use crate::harness::*;
 use base::Duration;
 use std::collections::BTreeMap;
+use wire::messages::OsdOp;
+use wire::messages::osd_op::OpCode;
 
 #[test]
 fn fresh_pool_becomes_clean_within_a_moment() {
@@ -328,4 +330,32 @@ fn every_log_entry_is_counted_where_it_is_kept() {
         assert_eq!(log.items, 50, "each write is in one log here");
         assert!((50 * 40..50 * 400).contains(&log.bytes), "{log:?}");
     }
+}
+
+/// Short values before long ones: a part has as many as there is room for, and not as many as there may be.
+#[test]
+fn long_omap_values_are_recovered_in_parts() {
+    const CHUNK: usize = 64 << 10;
+    let mut w = World::tweaked(13, 3, 3, 2, 1, |config| config.recovery_chunk_len = CHUNK as u64);
+    w.settle();
+    for n in 0..40 {
+        let len = if n < 20 { 10 } else { CHUNK / 3 };
+        let mut e = wire::Encoder::plain();
+        e.count(1);
+        e.string(&format!("{n:02}"));
+        e.blob(&vec![n; len]);
+        let set = OsdOp::new(OpCode::OMAPSETVALS, [0; 28], e.finish());
+        let tid = w.submit(0, "o", vec![set]);
+        assert_eq!(w.wait(tid).result, 0);
+    }
+    let replica = w.acting("o")[1];
+    w.kill(replica);
+    w.wipe(replica);
+    w.run_for(SECOND);
+    w.longest_message = 0;
+    w.start(replica);
+    w.run_for(SECOND);
+    w.settle();
+    w.assert_copies_equal();
+    assert!((CHUNK / 2..CHUNK + 4096).contains(&w.longest_message), "{} bytes", w.longest_message);
 }

@@ -13,6 +13,7 @@ use crate::api::{
     StoreStats, Transaction, TxnId,
 };
 use crate::check::{self, Existing};
+use crate::omap_page::{OmapLimit, OmapPage};
 use bytes::Bytes;
 use object::MemObject;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -336,14 +337,16 @@ impl ObjectStore for MemStore {
         id: &ObjectId,
         after: Option<&[u8]>,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let entries = self.object(id)?.omap.iter();
-        Ok(entries
-            .filter(|(k, _)| after.is_none_or(|after| &k[..] > after) && k.starts_with(prefix))
-            .take(max)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect())
+        limit: OmapLimit,
+    ) -> Result<OmapPage, StoreError> {
+        let mut page = OmapPage::default();
+        let asked = |key: &[u8]| after.is_none_or(|after| key > after) && key.starts_with(prefix);
+        for (key, value) in self.object(id)?.omap.iter().filter(|(key, _)| asked(key)) {
+            if !page.add(limit, key.len() + value.len(), || (key.clone(), value.clone())) {
+                break;
+            }
+        }
+        Ok(page)
     }
 
     fn data_extents(&self, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {

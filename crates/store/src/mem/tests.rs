@@ -144,8 +144,9 @@ fn omap_lists_after_a_key_within_a_prefix() {
     let entries = keys.iter().map(|k| (Bytes::from(*k), Bytes::from("v"))).collect();
     run(&mut s, [Mutation::SetOmap { id: id("o"), entries }]).unwrap();
     let list = |s: &MemStore, after: Option<&[u8]>, prefix: &[u8], max| {
-        let found = s.omap_list(&id("o"), after, prefix, max).unwrap();
-        found.into_iter().map(|(k, _)| String::from_utf8(k.to_vec()).unwrap()).collect::<Vec<_>>()
+        let limit = OmapLimit { entries: max, ..OmapLimit::NONE };
+        let found = s.omap_list(&id("o"), after, prefix, limit).unwrap();
+        found.entries.into_iter().map(|(k, _)| String::from_utf8(k.to_vec()).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(list(&s, None, b"b", 10), ["b1", "b2", "b3"]);
     assert_eq!(list(&s, Some(b"b1"), b"b", 1), ["b2"]);

@@ -137,8 +137,8 @@ pub fn answers(rig: &mut Rig, model: &mut MemStore, what: &str) -> (Vec<Complain
             right_or_error(stat, &model.stat(&id), what, &mut metadata);
             let xattrs = rig.ask(|engine| engine.xattrs(&id));
             right_or_error(xattrs, &model.xattrs(&id), what, &mut metadata);
-            let omap = rig.ask(|engine| engine.omap_list(&id, None, b"", usize::MAX));
-            right_or_error(omap, &model.omap_list(&id, None, b"", usize::MAX), what, &mut metadata);
+            let omap = rig.ask(|engine| engine.omap_list(&id, None, b"", OmapLimit::NONE));
+            right_or_error(omap, &model.omap_list(&id, None, b"", OmapLimit::NONE), what, &mut metadata);
             let mut whole = Vec::new();
             let expected = model_read(model, &id, 0, u64::MAX);
             right_or_error(rig.read(&id, 0, u64::MAX), &expected, what, &mut whole);

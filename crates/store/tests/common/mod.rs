@@ -16,7 +16,7 @@ use env::DiskOp;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
     CollId, Engine, FetchId, Fsck, FsckReport, Identity, MemStore, Mutation, ObjectId, ObjectStore,
-    OpenError, Options, StoreError, StoreEvent, Transaction, TxnId,
+    OmapLimit, OpenError, Options, StoreError, StoreEvent, Transaction, TxnId,
 };
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
@@ -444,7 +444,7 @@ pub fn compare_metadata(rig: &mut Rig, model: &MemStore, id: &ObjectId) {
     assert_eq!(rig.ask(|engine| engine.stat(id)), model.stat(id), "stat of {id:?}");
     assert_eq!(rig.ask(|engine| engine.xattrs(id)), model.xattrs(id), "xattrs of {id:?}");
     assert_eq!(rig.ask(|engine| engine.omap_header(id)), model.omap_header(id), "header of {id:?}");
-    let all = usize::MAX;
+    let all = OmapLimit::NONE;
     let found = rig.ask(|engine| engine.omap_list(id, None, b"", all));
     assert_eq!(found, model.omap_list(id, None, b"", all), "omap of {id:?}");
     let found = rig.ask(|engine| engine.data_extents(id, 0, u64::MAX));

@@ -117,7 +117,7 @@ pub fn run(input: &[u8]) {
     }
     for id in &objects {
         let _ = rig.ask(|engine| engine.xattrs(id));
-        let _ = rig.ask(|engine| engine.omap_list(id, None, b"", 1000));
+        let _ = rig.ask(|engine| engine.omap_list(id, None, b"", OmapLimit::NONE));
         let _ = rig.read(id, 0, 1 << 20);
     }
     let mut generator = Generator::new(2, MIX);

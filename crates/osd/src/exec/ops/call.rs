@@ -184,7 +184,10 @@ impl Object for Host<'_, '_, '_> {
         prefix: &[u8],
         max: usize,
     ) -> Result<(Vec<(Bytes, Bytes)>, bool), Fault> {
-        self.reading(|object| omap::entries(object, start_after, prefix, max as u64))
+        self.reading(|object| {
+            let page = omap::entries(object, start_after, prefix, max as u64)?;
+            Ok((page.entries, page.more))
+        })
     }
 
     fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Fault> {

@@ -5,6 +5,7 @@ use crate::exec::limits;
 use base::Errno;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use store::{OmapLimit, OmapPage};
 use wire::codec::Encoder;
 use wire::messages::OsdOp;
 
@@ -23,28 +24,19 @@ pub(super) fn get_values(object: &StagedObject<'_>, op: &OsdOp) -> OpEnd {
     })
 }
 
-/// As many as one operation may give, and whether there are more.
+/// As many as one operation may give.
 pub(super) fn entries(
     object: &StagedObject<'_>,
     start_after: &[u8],
     prefix: &[u8],
     max: u64,
-) -> Result<(Vec<(Bytes, Bytes)>, bool), Stop> {
+) -> Result<OmapPage, Stop> {
     if !object.exists || !object.info.has_omap {
-        return Ok((Vec::new(), false));
+        return Ok(OmapPage::default());
     }
-    let max = max.min(limits::OMAP_ENTRIES_MAX) as usize;
-    let mut entries = object.omap_list(Some(start_after), prefix, max + 1)?;
-    let found = entries.len();
-    let mut bytes = 0;
-    let fitting = entries.iter().take_while(|(key, value)| {
-        let fits = bytes < limits::OMAP_BYTES_MAX;
-        bytes += key.len() + value.len();
-        fits
-    });
-    entries.truncate(fitting.count().min(max));
-    let more = entries.len() < found;
-    Ok((entries, more))
+    let entries = max.min(limits::OMAP_ENTRIES_MAX) as usize;
+    let limit = OmapLimit { entries, bytes: limits::OMAP_BYTES_MAX };
+    object.omap_list(Some(start_after), prefix, limit)
 }
 
 /// A count, the entries, and whether there are more.
@@ -55,11 +47,11 @@ fn list(
     max: u64,
     encode: impl Fn(&mut Encoder, &[u8], &[u8]),
 ) -> OpEnd {
-    let (entries, more) = entries(object, start_after, prefix, max)?;
+    let page = entries(object, start_after, prefix, max)?;
     let mut e = Encoder::plain();
-    e.count(entries.len());
-    entries.iter().for_each(|(key, value)| encode(&mut e, key, value));
-    e.bool(more);
+    e.count(page.entries.len());
+    page.entries.iter().for_each(|(key, value)| encode(&mut e, key, value));
+    e.bool(page.more);
     Ok(Done::keep_with(e.finish()))
 }
 

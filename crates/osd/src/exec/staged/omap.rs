@@ -4,10 +4,10 @@ use super::{StagedObject, Stop};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use store::Mutation;
+use store::{Mutation, OmapLimit, OmapPage};
 
-/// Keys looked at in one call to the store when a range is removed.
-const SCAN_PAGE: usize = 1024;
+/// Looked at in one call to the store when a range is removed.
+const SCAN_PAGE: OmapLimit = OmapLimit { entries: 1024, bytes: 1 << 20 };
 
 #[derive(Debug, Default)]
 pub(super) struct StagedOmap {
@@ -50,26 +50,40 @@ impl StagedObject<'_> {
         &self,
         after: Option<&[u8]>,
         prefix: &[u8],
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, Stop> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let staged = || self.omap.entries.range::<[u8], _>((from, Bound::Unbounded));
-        // As many more as the staged changes can take away.
-        let removed = staged().filter(|(_, value)| value.is_none()).count();
-        let base = if self.base_omap_visible() {
-            self.store.omap_list(&self.base, after, prefix, max.saturating_add(removed))?
-        } else {
-            Vec::new()
-        };
-        if staged().next().is_none() {
-            return Ok(base);
+        limit: OmapLimit,
+    ) -> Result<OmapPage, Stop> {
+        let mut page = OmapPage::default();
+        let mut after = after.map(Bytes::copy_from_slice);
+        // Of the store's entries the staged changes may take all away.
+        loop {
+            let base = match self.base_omap_visible() {
+                // One at least, lest this goes on for ever.
+                true => {
+                    let limit = OmapLimit { entries: limit.entries.max(1), ..limit };
+                    self.store.omap_list(&self.base, after.as_deref(), prefix, limit)?
+                }
+                false => OmapPage::default(),
+            };
+            let last = if base.more { base.last_key().cloned() } else { None };
+            let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let to = last.as_deref().map_or(Bound::Unbounded, Bound::Included);
+            let staged = self.omap.entries.range::<[u8], _>((from, to));
+            let mut merged: BTreeMap<Bytes, Option<Bytes>> =
+                base.entries.into_iter().map(|(key, value)| (key, Some(value))).collect();
+            for (key, value) in staged.filter(|(key, _)| key.starts_with(prefix)) {
+                merged.insert(key.clone(), value.clone());
+            }
+            for (key, value) in merged {
+                let Some(value) = value else { continue };
+                if !page.add(limit, key.len() + value.len(), || (key, value)) {
+                    return Ok(page);
+                }
+            }
+            if last.is_none() {
+                return Ok(page);
+            }
+            after = last;
         }
-        let mut merged: BTreeMap<Bytes, Option<Bytes>> =
-            base.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        for (key, value) in staged().filter(|(key, _)| key.starts_with(prefix)) {
-            merged.insert(key.clone(), value.clone());
-        }
-        Ok(merged.into_iter().filter_map(|(key, value)| Some((key, value?))).take(max).collect())
     }
 
     pub(in crate::exec) fn set_omap_header(&mut self, header: Bytes) {
@@ -124,15 +138,14 @@ impl StagedObject<'_> {
         let mut after = start.clone();
         'pages: loop {
             let page = self.omap_list(Some(&after), &[], SCAN_PAGE)?;
-            let full = page.len() == SCAN_PAGE;
-            for (key, value) in page {
+            for (key, value) in page.entries {
                 if key >= end {
                     break 'pages;
                 }
                 self.forget(&key, &value);
                 after = key;
             }
-            if !full {
+            if !page.more {
                 break;
             }
         }

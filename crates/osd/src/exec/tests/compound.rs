@@ -110,7 +110,7 @@ fn counted(bench: &Bench) -> StatDelta {
     let Some(stat) = bench.store.stat(&id("o")).unwrap() else {
         return StatDelta::default();
     };
-    let entries = bench.store.omap_list(&id("o"), None, b"", 1000).unwrap();
+    let entries = bench.store.omap_list(&id("o"), None, b"", store::OmapLimit::NONE).unwrap().entries;
     StatDelta {
         clones: 0,
         objects: 1,

@@ -5,6 +5,7 @@ mod compound;
 mod copy;
 mod data;
 mod listing;
+mod omap;
 mod property;
 mod real_ceph;
 mod real_classes;

@@ -110,7 +110,7 @@ fn stored(bench: &mut Bench) -> Model {
             model.xattrs.insert(text(name), text(value));
         }
     }
-    for (key, value) in bench.store.omap_list(&id("o"), None, b"", 1000).unwrap() {
+    for (key, value) in bench.store.omap_list(&id("o"), None, b"", store::OmapLimit::NONE).unwrap().entries {
         model.omap.insert(text(key), text(value));
     }
     model

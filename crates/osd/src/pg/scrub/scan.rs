@@ -15,15 +15,14 @@ use base::{Duration, ceph_crc32c};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use store::limits::BLOCK_LEN;
-use store::{ObjectId, ObjectStore, StoreError};
+use store::{ObjectId, ObjectStore, OmapLimit, StoreError};
 use wire::types::{HObject, OsdId};
 
 /// Bytes of one read (`osd_deep_scrub_stride`).
 const STRIDE: u64 = 512 << 10;
-/// Names, or omap entries, asked for at once.
+/// Names asked for at once, and omap entries.
 const PAGE: usize = 256;
-/// Pages of omap are shorter where their values are longer.
-const PAGE_BYTES: usize = 256 << 10;
+const OMAP_PAGE: OmapLimit = OmapLimit { entries: PAGE, bytes: 256 << 10 };
 /// Objects looked at, and snapshots looked up, before others get their turn, and the time for that.
 const TURN: usize = 128;
 const TURN_PAUSE: Duration = Duration::from_micros(100);
@@ -50,8 +49,6 @@ struct Current {
     /// [`Pg::repairs`] when it was begun: what was read before is not what is there.
     repairs: u64,
     omap: Omap,
-    /// Omap entries asked for at once: few at first, for they may be long.
-    page: usize,
     extents: VecDeque<(u64, u64)>,
     /// Where the read under way begins.
     reading: Option<u64>,
@@ -258,7 +255,7 @@ impl Pg {
 
     fn begin_content(&self, object: HObject, copy: Copy) -> Current {
         let repairs = self.repairs;
-        Current { object, copy, repairs, omap: Omap::Begin, page: 1, extents: VecDeque::new(), reading: None }
+        Current { object, copy, repairs, omap: Omap::Begin, extents: VecDeque::new(), reading: None }
     }
 
     /// One page of omap, or one read.
@@ -277,24 +274,19 @@ impl Pg {
                 Omap::After(key) => Some(key.clone()),
                 _ => None,
             };
-            let page = sh.store.omap_list(&id, after.as_deref(), &[], current.page)?;
+            let page = sh.store.omap_list(&id, after.as_deref(), &[], OMAP_PAGE)?;
             if after.is_none() {
                 let header = sh.store.omap_header(&id)?;
                 current.extents = sh.store.data_extents(&id, 0, current.copy.size)?.into();
                 current.copy.omap = digest_of(!0, &header);
                 current.copy.data = !0;
             }
-            for (key, value) in &page {
+            for (key, value) in &page.entries {
                 current.copy.omap = digest_of(digest_of(current.copy.omap, key), value);
             }
-            current.omap = match page.last() {
-                Some((key, _)) if page.len() == current.page => Omap::After(key.clone()),
+            current.omap = match page.last_key() {
+                Some(key) if page.more => Omap::After(key.clone()),
                 _ => Omap::Done,
-            };
-            let bytes: usize = page.iter().map(|(key, value)| key.len() + value.len()).sum();
-            current.page = match bytes {
-                0..PAGE_BYTES => PAGE.min(current.page * 2),
-                _ => 1,
             };
             if matches!(current.omap, Omap::After(_)) {
                 return Ok(Progress::Turn);
