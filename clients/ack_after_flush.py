@@ -16,9 +16,9 @@ Two proofs, from below and from within:
 
 Needs strace and the right to trace; says so where it skips.
 """
-import argparse, json, os, re, shutil, signal, subprocess, sys, tempfile, threading
+import json, os, re, shutil, signal, subprocess, sys, tempfile, threading
 import rados
-from cluster import pid_of, sh, wait_clean
+from cluster import DAEMONS, arguments, pid_of, sh, wait_clean
 
 WRITES = 300
 IN_FLIGHT = 16
@@ -26,10 +26,7 @@ CALLS = "pwrite64,pwritev,pwritev2,fdatasync,fsync,sendmsg,sendto,openat"
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--conf", "--loligo", "--dir"):
-        arg.add_argument(flag, required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS).parse_args()
     engine(opt.loligo)
     if not shutil.which("strace"):
         print("an OSD under strace: SKIPPED: strace is not installed")

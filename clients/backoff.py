@@ -2,20 +2,16 @@
 """Two of three OSDs die under a pool with min_size 2: clients are asked to hold
 their requests back, the OSD that lives holds none of them and serves another
 pool, and when the others return everything is done, in order."""
-import argparse, os, sys, time
+import os, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, kill, sh, up, wait_clean
+from cluster import DAEMONS, arguments, ceph_json, kill, sh, up, wait_clean
 
 import rados
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo", required=True)
-    arg.add_argument("--dir", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS).parse_args()
     conf = opt.conf
     sh(conf, "ceph", "osd", "pool", "create", "held", "8")
     sh(conf, "ceph", "osd", "pool", "create", "free", "8")

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Rubbish on every port, and commands that must be refused with a clear word;
 the cluster goes on serving."""
-import argparse, json, os, random, shutil, socket, struct, subprocess, sys, tempfile, time
+import json, os, random, shutil, socket, struct, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, make_pool, pid_of, sh
+from cluster import DAEMONS, arguments, ceph_json, make_pool, pid_of, sh
 
 BANNER = b"ceph v2\n" + struct.pack("<HQQ", 16, 1, 0)
 
@@ -77,11 +77,7 @@ def refuses(what, words, *argv):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo", required=True)
-    arg.add_argument("--dir", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS).parse_args()
     make_pool(opt.conf, "bad")
     before = {d: pid_of(opt.dir, d) for d in ("mon.a", "osd.0", "osd.1", "osd.2")}
     listening = ports(opt.dir, opt.conf)

@@ -1,5 +1,18 @@
-"""What the tests that kill daemons share."""
-import fcntl, json, os, signal, subprocess, time
+"""What the tests share: their arguments, commands, and daemons that are killed and started."""
+import argparse, fcntl, json, os, signal, subprocess, time
+
+# What a test does to daemons: nothing; it cannot do without; it leaves that out where it is not told how, as on a Ceph cluster.
+NO_DAEMONS, DAEMONS, DAEMONS_IF_OURS = range(3)
+
+
+def arguments(description, daemons=NO_DAEMONS):
+    """A parser of what `run.py` hands to a test, which may have arguments of its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conf", required=True, help="the cluster's ceph.conf")
+    if daemons != NO_DAEMONS:
+        parser.add_argument("--loligo", required=daemons == DAEMONS, help="the binary to start daemons with")
+        parser.add_argument("--dir", required=daemons == DAEMONS, help="the cluster's folder, as `loligo up` makes it")
+    return parser
 
 
 def sh(conf, *argv, check=True, timeout=120):

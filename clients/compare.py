@@ -8,10 +8,11 @@ With a peer, real Ceph answers the same commands in the same order.  With a
 golden file, its recorded answers stand in.  Exit status 1 if a reply differs
 that is not listed, with its reason, in expected_differences.txt.
 """
-import argparse, json, os, re, subprocess, sys, tempfile, time
+import json, os, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import commands
+from cluster import arguments
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Seconds after which a step is mentioned, and after which waiting ends.
@@ -159,8 +160,7 @@ def expected():
 
 def main(suite):
     """`suite`: a module with SETUP, TABLES (name -> steps), ENV and GOLDEN, the file of its recorded answers."""
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
+    arg = arguments(__doc__)
     arg.add_argument("--peer-conf")
     arg.add_argument("--golden", default=os.path.join(HERE, suite.GOLDEN))
     arg.add_argument("--record")

@@ -3,18 +3,15 @@
 
     discard.py --conf DIR/ceph.conf --loligo PATH --dir DIR
 """
-import argparse, os, time
+import os, time
 import rados
-from cluster import make_pool
+from cluster import DAEMONS, arguments, make_pool
 
 LARGE, SMALL = 24, 2000
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--conf", "--loligo", "--dir"):
-        arg.add_argument(flag, required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS).parse_args()
     make_pool(opt.conf, "space")
     names = [(f"large-{n}", 4 << 20) for n in range(LARGE)] + [(f"small-{n}", 4096) for n in range(SMALL)]
     written = sum(size for _, size in names) * 2

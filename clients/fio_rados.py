@@ -1,15 +1,13 @@
 #!/usr/bin/python3
 """fio's rados engine writes and verifies checksums."""
-import argparse, os, shutil, subprocess, sys
+import os, shutil, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import make_pool, sh
+from cluster import arguments, make_pool, sh
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__).parse_args()
     if not shutil.which("fio"):
         print("fio is not installed: SKIPPED")
         return

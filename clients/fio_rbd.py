@@ -6,10 +6,10 @@ again, and then reads every block back against its checksum.
 
 Without --loligo and --dir nothing is killed: so it runs on real Ceph.
 """
-import argparse, json, os, shutil, subprocess, sys, time
+import json, os, shutil, subprocess, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import kill, make_pool, sh, up, wait_clean
+from cluster import DAEMONS_IF_OURS, arguments, kill, make_pool, sh, up, wait_clean
 
 
 def fio(image, *extra):
@@ -32,11 +32,7 @@ def start(conf, *argv):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo")
-    arg.add_argument("--dir")
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS_IF_OURS).parse_args()
     if not shutil.which("fio") or "rbd" not in sh(opt.conf, "fio", "--enghelp"):
         print("fio with the rbd engine is not installed: SKIPPED")
         return

@@ -2,10 +2,10 @@
 """A cluster of small devices is filled until it refuses writes, emptied with
 stock tools, and written to again: once with the monitor's flags in the way, as
 in normal life, and once without them, when only the OSDs' own last line holds."""
-import argparse, os, subprocess, sys, time
+import os, subprocess, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, make_pool, sh, wait_clean
+from cluster import arguments, ceph_json, make_pool, sh, wait_clean
 
 import rados
 
@@ -106,9 +106,7 @@ def flags(conf, ioctx):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__).parse_args()
     make_pool(opt.conf, "full", pgs=16, size=2)
     cluster = rados.Rados(conffile=opt.conf)
     cluster.connect()

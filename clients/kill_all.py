@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Everything is killed at once during writes, again and again: after each
 restart every acknowledged object is there, byte for byte."""
-import argparse, hashlib, os, random, sys, threading, time
+import hashlib, os, random, sys, threading, time
 
 import rados
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, kill, make_pool, up, wait_clean
+from cluster import DAEMONS, arguments, ceph_json, kill, make_pool, up, wait_clean
 
 
 def content(name):
@@ -55,10 +55,7 @@ def verify(conf, names):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo", required=True)
-    arg.add_argument("--dir", required=True)
+    arg = arguments(__doc__, DAEMONS)
     arg.add_argument("--rounds", type=int, default=20)
     opt = arg.parse_args()
     make_pool(opt.conf, "crash")

@@ -1,17 +1,14 @@
 #!/usr/bin/python3
 """One OSD is killed under `rados bench` and comes back: no error reaches the
 client, the cluster heals, and every object reads back right from each replica."""
-import argparse, os, re, subprocess, sys, time
+import os, re, subprocess, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, kill, make_pool, sh, up, wait_clean
+from cluster import DAEMONS, arguments, ceph_json, kill, make_pool, sh, up, wait_clean
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo", required=True)
-    arg.add_argument("--dir", required=True)
+    arg = arguments(__doc__, DAEMONS)
     arg.add_argument("--seconds", type=int, default=30)
     opt = arg.parse_args()
     make_pool(opt.conf, "bench")

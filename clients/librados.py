@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """What python3-rados offers for pools, objects, xattrs, omap, operations, aio
 and listings. Passes on real Ceph too: run it there with --conf."""
-import argparse, os, sys, threading
+import os, sys, threading
 
 import rados
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, fails, run
+from cluster import arguments
 
 
 @check
@@ -274,9 +275,7 @@ def unsupported_is_said(cluster, ioctx):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__).parse_args()
     cluster = rados.Rados(conffile=opt.conf)
     cluster.connect(timeout=20)
     if not cluster.pool_exists("librados"):

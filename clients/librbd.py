@@ -4,12 +4,13 @@ Passes on real Ceph too: run it there with --conf.
 
     librbd.py --conf DIR/ceph.conf [CHECK ...]
 """
-import argparse, ctypes, os, random, subprocess, sys, threading, time
+import ctypes, os, random, subprocess, sys, threading, time
 
 import rados, rbd
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, fails, run
+from cluster import arguments
 
 MIB = 1 << 20
 LAYERING, STRIPING = rbd.RBD_FEATURE_LAYERING, rbd.RBD_FEATURE_STRIPINGV2
@@ -567,8 +568,7 @@ def quiesce(t):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
+    arg = arguments(__doc__)
     arg.add_argument("checks", nargs="*")
     opt = arg.parse_args()
     t = Run(opt.conf)

@@ -11,7 +11,7 @@ import rados, rbd
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, run
-from cluster import freeze, sh
+from cluster import arguments, freeze, sh
 
 POOL = "fencing"
 BLOCK = 4096
@@ -339,8 +339,7 @@ def vanished(t):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
+    arg = arguments(__doc__)
     arg.add_argument("--client", help=argparse.SUPPRESS)
     arg.add_argument("checks", nargs="*")
     opt = arg.parse_args()

@@ -5,15 +5,15 @@
 
 Passes on a real cluster too.
 """
-import argparse, json, os, re, subprocess, sys
+import json, os, re, subprocess, sys
+
+from cluster import arguments
 
 POOL = "locks"
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__).parse_args()
     env = dict(os.environ, CEPH_CONF=opt.conf)
 
     def sh(*argv):

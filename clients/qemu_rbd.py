@@ -7,11 +7,11 @@ is killed (SIGKILL) while they are written.
 Without --loligo and --dir nothing is killed: so it runs on real Ceph. Tools that
 are missing, and what a container forbids, are skipped and named.
 """
-import argparse, contextlib, json, os, random, shutil, subprocess, sys, tempfile, threading, time
+import contextlib, json, os, random, shutil, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, run
-from cluster import kill, make_pool, sh, up, wait_clean
+from cluster import DAEMONS_IF_OURS, arguments, kill, make_pool, sh, up, wait_clean
 
 POOL = "qemu"
 FILES = 120
@@ -150,10 +150,7 @@ def mounted(t):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo")
-    arg.add_argument("--dir")
+    arg = arguments(__doc__, DAEMONS_IF_OURS)
     arg.add_argument("checks", nargs="*")
     opt = arg.parse_args()
     needed = {images: ["qemu-img", "qemu-io"], snapshots: ["qemu-img", "qemu-io"],

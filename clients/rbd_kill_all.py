@@ -14,7 +14,7 @@ from struct import Struct
 import rados, rbd
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, kill, make_pool, sh, up, wait_clean
+from cluster import DAEMONS_IF_OURS, arguments, ceph_json, kill, make_pool, sh, up, wait_clean
 
 POOL, IMAGE = "rbd-crash", "image"
 SIZE, OBJECT = 24 << 20, 1 << 20
@@ -146,10 +146,7 @@ def one_round(opt, daemons, round_no, flushed):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo")
-    arg.add_argument("--dir")
+    arg = arguments(__doc__, DAEMONS_IF_OURS)
     arg.add_argument("--rounds", type=int, default=10)
     arg.add_argument("--write", type=int, help=argparse.SUPPRESS)
     opt = arg.parse_args()

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Bits are flipped in the files of OSDs that are down: a deep scrub finds what they spoil, repairs what another copy
 has right, and says so where none has; light scrubs and the schedule's flags; what the stock tools show of it."""
-import argparse, json, os, subprocess, sys, tempfile, time
+import json, os, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ceph_json, kill, make_pool, sh, up, wait_clean
+from cluster import DAEMONS, arguments, ceph_json, kill, make_pool, sh, up, wait_clean
 
 POOL = "scrubbed"
 
@@ -74,11 +74,7 @@ def figure(conf, osd, name):
 
 
 def main():
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--loligo", required=True)
-    arg.add_argument("--dir", required=True)
-    opt = arg.parse_args()
+    opt = arguments(__doc__, DAEMONS).parse_args()
     conf = opt.conf
     make_pool(conf, POOL, pgs=4, size=3)
     sh(conf, "ceph", "osd", "pool", "application", "enable", POOL, "rados")

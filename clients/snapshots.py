@@ -2,12 +2,13 @@
 """Snapshots as python3-rados and `rados` offer them: self-managed ones and those of pools, reads at a snapshot,
 rollback, removal, trimming. Passes on real Ceph 16.2 too: run it there with --conf, after
 `ceph config set osd osd_snap_trim_sleep 0.0001`, because on files it takes five seconds for each clone."""
-import argparse, json, os, subprocess, sys, time
+import json, os, subprocess, sys, time
 
 import rados
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, fails, run
+from cluster import arguments
 
 ENV = {}
 
@@ -253,8 +254,7 @@ def bytes_of_clones(cluster):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conf", required=True)
+    parser = arguments(__doc__)
     parser.add_argument("only", nargs="*")
     options = parser.parse_args()
     ENV["CEPH_CONF"] = options.conf

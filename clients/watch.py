@@ -9,7 +9,7 @@ import rados
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import check, fails, run
-from cluster import freeze, kill, sh, up
+from cluster import DAEMONS_IF_OURS, arguments, freeze, kill, sh, up
 
 POOL = "watched"
 OPT = None
@@ -335,10 +335,7 @@ def a_fence_runs_out(cluster, ioctx):
 
 def main():
     global OPT
-    arg = argparse.ArgumentParser(description=__doc__)
-    arg.add_argument("--conf", required=True)
-    arg.add_argument("--dir")
-    arg.add_argument("--loligo")
+    arg = arguments(__doc__, DAEMONS_IF_OURS)
     arg.add_argument("--hold", help=argparse.SUPPRESS)
     arg.add_argument("--timeout", type=int, help=argparse.SUPPRESS)
     arg.add_argument("--writes", action="store_true", help=argparse.SUPPRESS)
