@@ -46,7 +46,8 @@ fn head(id: &ObjectId) -> u64 {
     1 << 63 | rest
 }
 
-/// All of them are in this pool, without hash and namespace.
+/// They are in this pool, without hash and namespace. Half-received objects are not: theirs comes before it, so that all
+/// of them have one number, and their names are compared.
 const OWN_POOL: PoolId = PoolId(-1);
 
 fn own_head(object: &HObject) -> u64 {
