@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectStore;
 use wire::Features;
 use wire::codec::Encoder;
+use wire::maps::OsdMap;
 use wire::messages::osd_op::OpCode;
 use wire::messages::{MOsdOp, MWatchNotify, Outgoing, SessionId, WatchOpcode};
 use wire::types::{EVersion, EntityName, HObject, ReqId};
@@ -72,6 +73,16 @@ struct Watch {
 impl Watch {
     fn new(info: WatchInfo, pings: bool, now: Time) -> Watch {
         Watch { info, session: None, pings, ends: now + timeout(&info), over: false }
+    }
+
+    fn is_fenced(&self, map: &OsdMap) -> bool {
+        is_blocklisted(map, &self.info.addr)
+    }
+
+    /// Who is told of notifications. The fence may have come, and the record of the watch's end may wait:
+    /// then nobody is.
+    fn listener(&self, map: &OsdMap) -> Option<SessionId> {
+        self.session.filter(|_| !self.is_fenced(map))
     }
 
     /// A sign of life.
@@ -236,16 +247,13 @@ impl Pg {
             return;
         }
         watch.pings = pings;
-        // The fence may have come while the record was being written: then it hears nothing.
-        if sh.sessions.contains(&session) && !is_blocklisted(sh.maps.map(), &watch.info.addr) {
+        if sh.sessions.contains(&session) {
             watch.session = Some(session);
         }
         watch.refresh(ctx.now);
-        let (ends, connected) = (watch.ends, watch.session.is_some());
+        let (ends, listener) = (watch.ends, watch.listener(sh.maps.map()));
         self.watches.note_end(sh, ends);
-        if !connected {
-            return;
-        }
+        let Some(session) = listener else { return };
         // What it has missed while it had no connection.
         let Some(entry) = self.watches.objects.get(object) else { return };
         for (id, notify) in entry.notifies.iter().filter(|(_, notify)| notify.waiting.contains(&key)) {
@@ -318,9 +326,7 @@ impl Pg {
             // and would not know what it has missed.
             notify.waiting.insert(*key);
             notify.cost += WAITING_COST;
-            // The fence has come, but the record of the watch's end may wait: it hears nothing.
-            let fenced = is_blocklisted(sh.maps.map(), &watch.info.addr);
-            if let Some(session) = watch.session.filter(|_| !fenced) {
+            if let Some(session) = watch.listener(sh.maps.map()) {
                 sh.send_client(session, notify.message(id, key.cookie));
             }
         }
@@ -443,7 +449,7 @@ impl Pg {
     fn fence_watches_of<S: ObjectStore>(&mut self, sh: &mut Shared<S>, object: &HObject) {
         let map = sh.maps.map();
         let Some(entry) = self.watches.objects.get(object) else { return };
-        let fenced = entry.watches.iter().filter(|(_, watch)| is_blocklisted(map, &watch.info.addr));
+        let fenced = entry.watches.iter().filter(|(_, watch)| watch.is_fenced(map));
         let fenced: BTreeSet<WatchKey> = fenced.map(|(key, _)| *key).collect();
         if !fenced.is_empty() {
             self.watches.ended.entry(object.clone()).or_default().extend(fenced);
@@ -480,7 +486,7 @@ impl Pg {
     ) -> Vec<WatchKey> {
         let known = self.watches.objects.get(object);
         let over = |key: &WatchKey| match known.and_then(|known| known.watches.get(key)) {
-            Some(watch) => watch.over || is_blocklisted(sh.maps.map(), &watch.info.addr),
+            Some(watch) => watch.over || watch.is_fenced(sh.maps.map()),
             None => true,
         };
         keys.iter().copied().filter(over).collect()

@@ -110,6 +110,7 @@ impl Pg {
     pub(super) fn stop_scan<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
         self.scan = None;
         sh.scans.remove(&self.id);
+        sh.scrub_turns.remove(&self.id);
     }
 
     /// Metadata is there, or it is our turn.

@@ -100,11 +100,4 @@ impl Pg {
         let share = f64::from(crc32c(&seed.concat())) / f64::from(u32::MAX);
         last + interval + interval.mul_f64(share / 2.0)
     }
-
-    /// Begins the scrub that [`Pg::scrub_due`] has told of.
-    pub fn begin_scrub<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &mut Ctx<'_>, deep: bool) {
-        let asked = self.scrub.asked;
-        self.start_scrub(sh, ctx, deep, asked);
-        self.drive_scrub(sh, ctx);
-    }
 }
