@@ -140,6 +140,16 @@ impl Load {
         }
     }
 
+    fn read_whole(&mut self) {
+        for id in &self.ids {
+            self.engine.read(id, 0, OBJECT_LEN).expect("it is there");
+            self.engine.commit();
+            drive(&mut self.engine, &self.zeros);
+            let event = self.engine.poll_event();
+            assert!(matches!(event, Some(StoreEvent::Read { result: Ok(_), .. })));
+        }
+    }
+
     fn read(&mut self, count: u64, batch: u64) {
         for _ in 0..count / batch {
             for _ in 0..batch {
@@ -230,6 +240,19 @@ fn main() {
         per_write(stats.flushes, old.flushes),
         per_write(stats.device_write_bytes, old.device_write_bytes) / BLOCK_LEN as f64,
     );
+    let parts = |stats: &store::StoreStats| {
+        let parts = stats.writes_by_part;
+        [parts.log, parts.data, parts.in_place, parts.checkpoints].map(|part| part.requests)
+    };
+    let [log, data, in_place, checkpoints] =
+        std::array::from_fn(|n| per_write(parts(&stats)[n], parts(&old)[n]));
+    println!(
+        "device writes of these: {log:.3} log, {data:.3} data, {in_place:.3} in place, {checkpoints:.3} checkpoints"
+    );
+    let reads = load.engine.stats().device_reads;
+    load.read_whole();
+    let reads = (load.engine.stats().device_reads - reads) as f64 / objects as f64;
+    println!("device reads of a whole object: {reads:.1}");
     let reading = timed(count, || measure_reads(&mut load, count, batch));
     let hits = load.engine.stats().cache_hits - stats.cache_hits;
     println!(

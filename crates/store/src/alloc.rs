@@ -63,6 +63,8 @@ pub(crate) struct Allocator {
     group_longest: Vec<u16>,
     blocks: u32,
     free: u32,
+    /// Words of which all blocks are free.
+    free_words: u32,
     /// Where the search for small runs goes on.
     cursor: u32,
     /// No free run is longer.
@@ -90,6 +92,7 @@ impl Allocator {
             group_longest: vec![GROUP_BLOCKS as u16; groups],
             blocks,
             free: groups as u32 * GROUP_BLOCKS,
+            free_words: groups as u32 * GROUP_WORDS as u32,
             cursor: 0,
             longest: GROUP_BLOCKS,
             next: 0,
@@ -108,6 +111,11 @@ impl Allocator {
 
     pub(crate) fn free_blocks(&self) -> u64 {
         u64::from(self.free)
+    }
+
+    /// Free stretches of [`WORD`] blocks, at multiples of that.
+    pub(crate) fn free_words(&self) -> u32 {
+        self.free_words
     }
 
     pub(crate) fn is_used(&self, block: u32) -> bool {
@@ -165,6 +173,7 @@ impl Allocator {
     fn set(&mut self, block: u32) {
         debug_assert!(!self.is_used(block));
         let (word, bit) = ((block / WORD) as usize, 1 << (block % WORD));
+        self.free_words -= u32::from(self.bits[word] == 0);
         self.bits[word] |= bit;
         if let Some(untouched) = &mut self.untouched {
             untouched.clear(word, bit);
@@ -206,7 +215,9 @@ impl Allocator {
     fn release_in_group(&mut self, run: Run) {
         for block in run.start..run.end() {
             assert!(self.is_used(block), "block {block} was free already");
-            self.bits[(block / WORD) as usize] &= !(1 << (block % WORD));
+            let word = &mut self.bits[(block / WORD) as usize];
+            *word &= !(1 << (block % WORD));
+            self.free_words += u32::from(*word == 0);
         }
         let group = (run.start / GROUP_BLOCKS) as usize;
         self.group_free[group] += run.count as u16;
@@ -477,6 +488,12 @@ mod tests {
                 runs.push(run);
             }
             assert_eq!(alloc.free_blocks(), u64::from(blocks) - used.len() as u64);
+            if random.chance(1, 100) {
+                // The last word is not all of the device.
+                let whole = (0..blocks / WORD).map(|word| word * WORD..(word + 1) * WORD);
+                let free_words = whole.filter(|word| used.range(word.clone()).next().is_none()).count();
+                assert_eq!(alloc.free_words() as usize, free_words);
+            }
         }
         while alloc.allocate(5000, None).is_some() {}
         assert_eq!(alloc.free_blocks(), 0);

@@ -65,6 +65,8 @@ const ZEROS: [u8; BLOCK] = [0; BLOCK];
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Placing {
     Fresh,
+    /// The same, but small writes of which all whole blocks are mapped and not shared stay where they are.
+    Kept,
     /// Large writes excepted: what is mapped stays where it is.
     InPlace,
 }
@@ -107,8 +109,9 @@ impl Core {
     /// Errors: it is impossible.
     pub(crate) fn apply_promised(&mut self, id: TxnId, txn: Transaction) -> Result<(), StoreError> {
         let carried = check::check(&self.index, &txn)?;
-        let need = need_of(Some(&self.index), &txn, carried);
-        self.carry_out(id, &txn, Placing::Fresh, &need);
+        let mut need = need_of(Some(&self.index), &txn, carried);
+        let placing = self.fresh_or_kept(&txn, &mut need);
+        self.carry_out(id, &txn, placing, &need);
         Ok(())
     }
 
@@ -141,11 +144,39 @@ impl Core {
         Ok(())
     }
 
-    fn placing_of(&self, txn: &Transaction, carried: u64) -> Result<(Placing, Need), StoreError> {
-        let need = need_of(Some(&self.index), txn, carried);
+    /// With room for fresh places.
+    fn fresh_or_kept(&mut self, txn: &Transaction, need: &mut Need) -> Placing {
+        // What was chosen is there to be used: a clone may share it.
+        let keeps = self.keeping.keeps_places(&self.alloc) || self.options.always_keep_places;
+        if !keeps || self.chosen.blocks() > 0 {
+            return Placing::Fresh;
+        }
+        let small = txn.ops.iter().map(|op| match op {
+            Mutation::Write { offset, data, .. } => self.logged_when_kept(*offset, data.len() as u64),
+            _ => 0,
+        });
+        let footprint = need.footprint + small.sum::<u64>();
+        if footprint > self.region.record_len_max() {
+            return Placing::Fresh;
+        }
+        need.footprint = footprint;
+        Placing::Kept
+    }
+
+    /// What a small write adds to the record when its whole blocks go through that.
+    fn logged_when_kept(&self, offset: u64, len: u64) -> u64 {
+        // Near the threshold the blocks may go either way; assume the worst of both.
+        if len >= self.options.direct_len_min + 2 * BLOCK_LEN {
+            return 0;
+        }
+        Need::of_fresh(offset, len).blocks * (BLOCK_LEN + log::SLOT_LEN as u64)
+    }
+
+    fn placing_of(&mut self, txn: &Transaction, carried: u64) -> Result<(Placing, Need), StoreError> {
+        let mut need = need_of(Some(&self.index), txn, carried);
         self.check_footprint(&need)?;
         let Err(full) = self.check_space(need.blocks, need.growth, need.data) else {
-            return Ok((Placing::Fresh, need));
+            return Ok((self.fresh_or_kept(txn, &mut need), need));
         };
         let need = self.need_in_place(txn, carried);
         if self.check_footprint(&need).is_err() {
@@ -170,10 +201,7 @@ impl Core {
                     need.blocks -= staying;
                     need.growth -= 24 * staying;
                     need.data |= fresh.blocks > staying;
-                    // Near the threshold the blocks may go either way; assume the worst of both.
-                    if len < self.options.direct_len_min + 2 * BLOCK_LEN {
-                        need.footprint += fresh.blocks * (BLOCK_LEN + log::SLOT_LEN as u64);
-                    }
+                    need.footprint += self.logged_when_kept(*offset, len);
                 }
                 Mutation::Zero { .. }
                 | Mutation::Truncate { .. }
@@ -303,8 +331,14 @@ impl Core {
         let first = offset.div_ceil(BLOCK_LEN);
         // Past the object's end a block's rest is zeros: it can be padded.
         let last = if end >= size { end.div_ceil(BLOCK_LEN) } else { end / BLOCK_LEN };
-        let large = first < last && (last - first) * BLOCK_LEN >= self.options.direct_len_min;
-        if large || (first < last && placing == Placing::Fresh) {
+        let whole = first < last;
+        let large = whole && (last - first) * BLOCK_LEN >= self.options.direct_len_min;
+        let fresh = match placing {
+            Placing::Fresh => whole,
+            Placing::Kept => whole && !self.all_stay(id, first, last),
+            Placing::InPlace => false,
+        };
+        if large || fresh {
             let head = (first * BLOCK_LEN - offset) as usize;
             let tail = data.len().min(head + ((last - first) * BLOCK_LEN) as usize);
             self.write_logged(id, offset, &data[..head]);
@@ -319,6 +353,18 @@ impl Core {
         if end > size {
             self.emit(&LogOp::SetSize { id, size: end });
         }
+    }
+
+    /// Blocks `first..end` are mapped, and nobody else's.
+    fn all_stay(&self, id: &ObjectId, first: u64, end: u64) -> bool {
+        let Some(onode) = self.index.onode(id) else {
+            return false;
+        };
+        let mut count = 0;
+        self.index.for_mappings(onode.nid, first, end, |_, mapping| {
+            count += u64::from(!self.index.is_shared(mapping.device));
+        });
+        first + count == end
     }
 
     /// Whole blocks (the last one padded) to fresh places, at the batch's end.

@@ -14,6 +14,7 @@ use crate::engine::{EngineError, Options};
 use crate::gather::{Gather, Pieces};
 use crate::index::{BlockSink, Extent, Index};
 use crate::io::Io;
+use crate::keeping::Keeping;
 use crate::key_map::KeyMap;
 use crate::kinds::Nid;
 use crate::lay::Lay;
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) region: Region,
     pub(crate) index: Index,
     pub(crate) alloc: Allocator,
+    pub(crate) keeping: Keeping,
     /// Blocks of the current checkpoint's chain.
     pub(crate) chain: Vec<Run>,
     pub(crate) dirty: Dirty,

@@ -60,6 +60,9 @@ pub struct Options {
     /// Write zeros ahead of small writes and of the log: for files, where the first
     /// write to a place costs more than later ones.
     pub lay_ahead: bool,
+    /// Small overwrites go through the log to the places that their blocks have, not only on a full and
+    /// scattered device: for tests.
+    pub always_keep_places: bool,
 }
 
 impl Default for Options {
@@ -78,6 +81,7 @@ impl Default for Options {
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
             lay_ahead: false,
+            always_keep_places: false,
         }
     }
 }

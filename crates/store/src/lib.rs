@@ -22,6 +22,7 @@ mod fsck;
 mod gather;
 mod index;
 mod io;
+mod keeping;
 mod key_map;
 mod kinds;
 mod known;

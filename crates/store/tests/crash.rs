@@ -82,10 +82,15 @@ fn operation(name: &str, step: u64) -> Option<Mutation> {
 }
 
 /// What the store holds when a short workload begins.
-const BEGINNINGS: [&str; 3] = ["empty", "logged", "cold"];
+const BEGINNINGS: [&str; 4] = ["empty", "logged", "cold", "kept"];
+
+/// What is overwritten keeps its place, or does not.
+fn options_of(beginning: usize) -> Options {
+    Options { always_keep_places: BEGINNINGS[beginning] == "kept", ..options() }
+}
 
 fn beginning(which: usize) -> &'static (Image, MemStore, usize) {
-    static MADE: [OnceLock<(Image, MemStore, usize)>; 3] = [const { OnceLock::new() }; 3];
+    static MADE: [OnceLock<(Image, MemStore, usize)>; 4] = [const { OnceLock::new() }; 4];
     MADE[which].get_or_init(|| {
         let mut trace = Trace::format(&options(), DEVICE_LEN, 1);
         if which > 0 {
@@ -100,7 +105,7 @@ fn beginning(which: usize) -> &'static (Image, MemStore, usize) {
             trace.queue(ops(&["write-part", "new-object"])).unwrap();
             trace.rig.drive();
         }
-        if which == 2 {
+        if which >= 2 {
             trace.rig.engine.checkpoint();
             trace.rig.drive();
         }
@@ -118,11 +123,12 @@ const PACES: [&str; 3] = ["piped", "batched", "one-by-one"];
 fn short(beginning_at: usize, pace: usize, operations: &[usize], effort: Effort) -> u64 {
     let names: Vec<&str> = operations.iter().map(|at| OPERATIONS[*at]).collect();
     let workload = format!("{}/{}/{}", BEGINNINGS[beginning_at], PACES[pace], names.join("+"));
-    let mut checker = Checker::new(workload, options(), effort);
+    let options = options_of(beginning_at);
+    let mut checker = Checker::new(workload, options.clone(), effort);
     let mut random = Random::from_seed(checker.seed);
     let (image, model, number) = beginning(beginning_at);
     let disk = SimDisk::with_image(DEVICE_LEN, image.clone());
-    let rig = Rig::try_open_disk(disk, options(), random.next_u64()).unwrap();
+    let rig = Rig::try_open_disk(disk, options, random.next_u64()).unwrap();
     let mut trace = Trace::new(rig, model.clone(), *number);
     for (step, name) in (1..).zip(&names) {
         if step == names.len() as u64 {
@@ -185,7 +191,7 @@ fn three_operations(part: usize, parts: usize) {
     for n in (part..count * count * count).step_by(parts) {
         let operations = [n / (count * count), n / count % count, n % count];
         let spread = operations[0] + 2 * operations[1] + 5 * operations[2];
-        states += short(spread % 3, spread / 3 % 3, &operations, THREE);
+        states += short(spread % 4, spread / 4 % 3, &operations, THREE);
     }
     report(&format!("three operations, part {part}"), states, 20_000);
 }
@@ -221,7 +227,7 @@ const SMALL: Mix = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, op
 const DRAW: Effort =
     Effort { writes: 2, tears: Tears::None, drawn: 3, aftermath_of: 12, data_len: 300 << 10 };
 
-const LONG: [Long; 8] = [
+const LONG: [Long; 9] = [
     Long {
         name: "mixed",
         options: || cached(options()),
@@ -286,6 +292,15 @@ const LONG: [Long; 8] = [
         name: "laid",
         options: || Options { lay_ahead: true, ..options() },
         mix: MIX,
+        transactions: 400,
+        fills: false,
+        runs: 8,
+        effort: DRAW,
+    },
+    Long {
+        name: "kept",
+        options: || Options { always_keep_places: true, pipeline_depth: 3, ..tiny_memory(options()) },
+        mix: Mix { objects: 60, object_len: 40 << 10, large_percent: 5, ops_max: 3, ..MIX },
         transactions: 400,
         fills: false,
         runs: 8,
@@ -364,7 +379,7 @@ fn long_workloads_survive_sampled_cuts_with_little_memory_or_space() {
 
 #[test]
 fn long_workloads_survive_sampled_cuts_with_other_options() {
-    long_runs(&["direct", "discard", "laid"], 1000);
+    long_runs(&["direct", "discard", "laid", "kept"], 1000);
 }
 
 /// Chunks of a checkpoint may take blocks that its snapshot still refers to,

@@ -306,6 +306,20 @@ fn new_objects_wait_for_checkpoints_instead_of_filling_memory() {
     assert!(rig.most <= MEMORY_LIMIT, "logged: {} MiB", rig.most >> 20);
     rig.restart();
     assert!(rig.most <= MEMORY_LIMIT, "after another restart: {} MiB", rig.most >> 20);
+
+    // So do whole blocks that keep their places.
+    rig.options.always_keep_places = true;
+    rig.restart();
+    let in_place = rig.engine.stats().writes_by_part.in_place.bytes;
+    for n in 0..20_000 {
+        rig.write_slowly(n, &data);
+    }
+    rig.finish();
+    let in_place = rig.engine.stats().writes_by_part.in_place.bytes - in_place;
+    assert!(in_place > 10_000 * 4096, "in place: {} MiB", in_place >> 20);
+    assert!(rig.most <= MEMORY_LIMIT, "kept: {} MiB", rig.most >> 20);
+    rig.restart();
+    assert!(rig.most <= MEMORY_LIMIT, "kept, after a restart: {} MiB", rig.most >> 20);
 }
 
 /// A clone keeps a reference of each block that it shares, about 6 bytes of a page: more than the

@@ -313,6 +313,15 @@ fn answers_as_the_model_does_writing_directly() {
 }
 
 #[test]
+fn answers_as_the_model_does_keeping_places() {
+    let options = Options { always_keep_places: true, ..cached(options()) };
+    let mix = Mix { objects: 40, object_len: 150 << 10, clone_percent: 12, ..MIX };
+    runs("places kept", 6500..6504, 70_000, &Run { options: options.clone(), mix, ..usual() });
+    let options = tiny_memory(options);
+    runs("places kept, little memory", 6600..6604, 70_000, &Run { options, mix, ..usual() });
+}
+
+#[test]
 fn answers_as_the_model_does_on_a_full_device() {
     let options = Options { log_len: Some(4 << 20), lay_ahead: true, ..options() };
     let mix = Mix { objects: 60, object_len: 400 << 10, large_percent: 50, ops_max: 3, ..MIX };

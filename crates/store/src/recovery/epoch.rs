@@ -80,6 +80,7 @@ impl Opening {
             region,
             index: rebuilt.index,
             alloc: rebuilt.alloc,
+            keeping: Default::default(),
             chain: std::mem::take(&mut self.chain),
             dirty: rebuilt.dirty,
             flying: BTreeMap::new(),
