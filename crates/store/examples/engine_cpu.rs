@@ -17,7 +17,6 @@
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskInfo, DiskOp};
-use std::collections::BTreeSet;
 use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreEvent, Transaction};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
@@ -50,23 +49,30 @@ fn drive(engine: &mut Engine, zeros: &Bytes) {
     }
 }
 
+/// As an OSD has them.
+fn log_key(version: u64) -> Bytes {
+    let mut key = [b'l'; 13];
+    key[1..9].copy_from_slice(&version.to_be_bytes());
+    key[9..].copy_from_slice(&17u32.to_be_bytes());
+    Bytes::copy_from_slice(&key)
+}
+
 /// Like an OSD's transaction: data, object info, one log entry in, one out.
 fn transaction(id: &ObjectId, offset: u64, data: Bytes, log: &ObjectId, version: u64) -> Transaction {
     let info = [("_", Bytes::from(vec![version as u8; 250]))].into();
-    let key = |version: u64| Bytes::from(format!("{:010}.{version:020}", 17));
     let entries = [
-        (key(version), Bytes::from(vec![1; 180])),
-        (Bytes::from_static(b"_fastinfo"), Bytes::from(vec![2; 180])),
+        (Bytes::from_static(b"info2"), Bytes::from(vec![2; 180])),
+        (log_key(version), Bytes::from(vec![1; 180])),
     ]
     .into();
     let mut txn = Transaction::new();
     txn.push(Mutation::Write { id: id.clone(), offset, data });
     txn.push(Mutation::SetXattrs { id: id.clone(), attrs: info });
-    txn.push(Mutation::SetOmap { id: log.clone(), entries });
     if version >= LOG_ENTRIES {
-        let keys = BTreeSet::from([key(version - LOG_ENTRIES)]);
-        txn.push(Mutation::RmOmap { id: log.clone(), keys });
+        let (start, end) = (log_key(version - LOG_ENTRIES), log_key(version - LOG_ENTRIES + 1));
+        txn.push(Mutation::RmOmapRange { id: log.clone(), start, end });
     }
+    txn.push(Mutation::SetOmap { id: log.clone(), entries });
     txn
 }
 

@@ -15,7 +15,7 @@ use crate::alloc::Run;
 use crate::api::{Mutation, ObjectId, StoreError, Transaction, TxnId};
 use crate::batch;
 use crate::blocks::Mapping;
-use crate::check;
+use crate::check::{self, Existing};
 use crate::core::{Await, BLOCK, Core, FreedInto};
 use crate::dirty::{Image, Patch, Version, lay_over};
 use crate::gather::{Gather, Gathered};
@@ -247,7 +247,7 @@ impl Core {
     }
 
     fn exists(&self, id: &ObjectId) -> bool {
-        self.index.onode(id).is_some()
+        self.index.has_object(id)
     }
 
     fn size(&self, id: &ObjectId) -> u64 {

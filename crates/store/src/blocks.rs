@@ -53,6 +53,10 @@ impl<V> Few<V> {
         };
     }
 
+    pub(crate) fn push(&mut self, value: V) {
+        self.insert(self.len(), value);
+    }
+
     fn remove(&mut self, at: usize) -> V {
         if let Few::Many(values) = self {
             return values.remove(at);

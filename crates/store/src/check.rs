@@ -20,8 +20,6 @@ struct Overlay<'a, E> {
     base: &'a E,
     collections: BTreeMap<CollId, Option<u64>>,
     objects: BTreeMap<&'a ObjectId, bool>,
-    /// The last one found to exist: the next mutation is often about it, too.
-    last: Option<&'a ObjectId>,
 }
 
 impl<'a, E: Existing> Overlay<'a, E> {
@@ -44,7 +42,6 @@ impl<'a, E: Existing> Overlay<'a, E> {
     }
 
     fn set_object(&mut self, id: &'a ObjectId, exists: bool) {
-        self.last = None;
         let had = self.has_object(id);
         if had == exists {
             return;
@@ -58,12 +55,8 @@ impl<'a, E: Existing> Overlay<'a, E> {
     /// Whether the object exists. Where it does, so does its collection.
     ///
     /// Errors: the collection does not exist.
-    fn exists(&mut self, id: &'a ObjectId) -> Result<bool, StoreError> {
-        if self.last == Some(id) {
-            return Ok(true);
-        }
+    fn exists(&self, id: &'a ObjectId) -> Result<bool, StoreError> {
         if self.has_object(id) {
-            self.last = Some(id);
             return Ok(true);
         }
         self.require_collection(id.coll)?;
@@ -72,14 +65,10 @@ impl<'a, E: Existing> Overlay<'a, E> {
 
     /// The mutation gives content: the object exists afterwards.
     fn give(&mut self, id: &'a ObjectId) -> Result<(), StoreError> {
-        if self.last == Some(id) {
-            return Ok(());
-        }
         let exists = self.exists(id)?;
         within("object name", name_len(id), limits::OBJECT_NAME_LEN_MAX)?;
         if !exists {
             self.set_object(id, true);
-            self.last = Some(id);
         }
         Ok(())
     }
@@ -109,7 +98,7 @@ fn end_of(offset: u64, len: u64) -> u64 {
 /// Returns the bytes that the transaction carries.
 pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, StoreError> {
     let (collections, objects) = (BTreeMap::new(), BTreeMap::new());
-    let mut overlay = Overlay { base, collections, objects, last: None };
+    let mut overlay = Overlay { base, collections, objects };
     let mut carried = 0u64;
     for op in &txn.ops {
         carried = carried.saturating_add(check_one(&mut overlay, op)?);

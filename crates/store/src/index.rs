@@ -7,7 +7,7 @@
 //! that lose their last reference are handed to a [`BlockSink`].
 
 use crate::api::{CollId, ObjectId};
-use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
+use crate::blocks::{CHUNK_BLOCKS, Chunk, Few, Mapping};
 use crate::check::Existing;
 use crate::kinds::{Blocks, Nid, Objects, Omap, OmapKey, Onode, Shared};
 use crate::known::Known;
@@ -193,7 +193,7 @@ impl Existing for Index {
     }
 
     fn has_object(&self, id: &ObjectId) -> bool {
-        self.onode(id).is_some()
+        self.find(id).is_some()
     }
 }
 
@@ -205,6 +205,16 @@ impl Names for Index {
 
 fn entry_len(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
+}
+
+/// In its place where it fits and no snapshot has it. Returns the old length.
+fn replace_value(value: &mut Arc<[u8]>, new: &[u8]) -> usize {
+    let old_len = value.len();
+    match Arc::get_mut(value) {
+        Some(place) if old_len == new.len() => place.copy_from_slice(new),
+        _ => *value = new.into(),
+    }
+    old_len
 }
 
 fn note_given(given: &mut Vec<Range<u32>>, device: u32) {
@@ -293,7 +303,7 @@ impl Index {
     /// The stretch with this block.
     fn chunk(&self, nid: Nid, block: u32) -> Option<&Chunk<Mapping>> {
         let key = (nid, block / CHUNK_BLOCKS);
-        self.blocks.tree.get(nid, |other| other.cmp(&key)).map(|(_, chunk)| chunk)
+        self.blocks.tree.get(Blocks::token(&key), |other| other.cmp(&key)).map(|(_, chunk)| chunk)
     }
 
     /// Mapped blocks in `first..end`, ascending.
@@ -523,7 +533,7 @@ impl Index {
         sink: &mut impl BlockSink,
     ) -> Result<()> {
         let nid = self.nid_or_new(id)?;
-        let mut replaced = Vec::new();
+        let mut replaced = Few::None;
         let mut added = 0;
         let mut clash = false;
         let notes = !self.shared.tree.is_loaded();
@@ -550,15 +560,15 @@ impl Index {
                     clash |= !used.set(mapping.device);
                 }
             };
-            if self.blocks.tree.update(nid, |other| other.cmp(&key), &mut set).is_none() {
+            if self.blocks.tree.update(Blocks::token(&key), |other| other.cmp(&key), &mut set).is_none() {
                 let mut chunk = Chunk::default();
                 set(&mut chunk);
                 self.blocks.tree.insert(key, chunk);
             }
             at += count;
         }
-        for old in replaced {
-            self.drop_ref(old, sink);
+        for old in replaced.iter() {
+            self.drop_ref(*old, sink);
         }
         if clash {
             return Err(Nonsense("a mapped block belongs to something else"));
@@ -590,7 +600,7 @@ impl Index {
         for part in gone.chunk_by(|a, b| a.0 / CHUNK_BLOCKS == b.0 / CHUNK_BLOCKS) {
             let key = (nid, part[0].0 / CHUNK_BLOCKS);
             let empty = self.blocks.tree.update(
-                nid,
+                Blocks::token(&key),
                 |other| other.cmp(&key),
                 |chunk| {
                     for (block, _) in part {
@@ -600,7 +610,7 @@ impl Index {
                 },
             );
             if empty == Some(true) {
-                self.blocks.tree.remove(nid, |other| other.cmp(&key));
+                self.blocks.tree.remove(Blocks::token(&key), |other| other.cmp(&key));
             }
         }
     }
@@ -630,13 +640,15 @@ impl Index {
         // What this very transaction created has no pages to be looked for.
         if onode.mapped > 0 {
             let gone = self.mappings(onode.nid, 0, ALL_BLOCKS);
-            self.blocks.tree.remove_range(stretches(onode.nid, 0, ALL_BLOCKS));
+            self.blocks
+                .tree
+                .remove_range(Blocks::token(&(onode.nid, 0)), stretches(onode.nid, 0, ALL_BLOCKS));
             for (_, mapping) in gone {
                 self.drop_ref(mapping.device, sink);
             }
         }
         if onode.omap_keys > 0 {
-            self.omap.tree.remove_range(entries(onode.nid, &[], None));
+            self.omap.tree.remove_range(onode.nid, entries(onode.nid, &[], None));
         }
         self.totals.omap_keys = self.totals.omap_keys.saturating_sub(onode.omap_keys);
         let len = onode.omap_len + onode.omap_header.len() as u64;
@@ -648,7 +660,7 @@ impl Index {
         if self.mapping(nid, block).is_some_and(|found| found.device == mapping.device) {
             let key = (nid, block / CHUNK_BLOCKS);
             let set = |chunk: &mut Chunk<Mapping>| chunk.set(block % CHUNK_BLOCKS, mapping);
-            self.blocks.tree.update(nid, |other| other.cmp(&key), set);
+            self.blocks.tree.update(Blocks::token(&key), |other| other.cmp(&key), set);
         }
     }
 
@@ -754,9 +766,15 @@ impl Index {
             }
             LogOp::SetOmap { id, key, value } => {
                 let nid = self.nid_or_new(id)?;
-                match self.omap.tree.insert(OmapKey { nid, key: key.into() }, value.into()) {
-                    Some(old) if old.len() == value.len() => (),
-                    Some(old) => self.count_omap(id, (0, value.len() as u64), (0, old.len() as u64))?,
+                let replaced = self.omap.tree.update_or_insert(
+                    nid,
+                    entry(nid, key),
+                    |old| replace_value(old, value),
+                    || (OmapKey { nid, key: key.into() }, value.into()),
+                );
+                match replaced {
+                    Some(old_len) if old_len == value.len() => (),
+                    Some(old_len) => self.count_omap(id, (0, value.len() as u64), (0, old_len as u64))?,
                     None => self.count_omap(id, (1, entry_len(key, value)), (0, 0))?,
                 }
             }
@@ -773,7 +791,7 @@ impl Index {
                     return Ok(());
                 };
                 if start < end {
-                    let gone = self.omap.tree.remove_range(entries(nid, start, Some(end)));
+                    let gone = self.omap.tree.remove_range(nid, entries(nid, start, Some(end)));
                     if gone.count > 0 {
                         self.count_omap(id, (0, 0), (u64::from(gone.count), gone.measure))?;
                     }
@@ -786,7 +804,7 @@ impl Index {
                 let header_len = onode.omap_header.len() as u64;
                 let (nid, keys, len) = (onode.nid, onode.omap_keys, onode.omap_len);
                 if keys > 0 {
-                    self.omap.tree.remove_range(entries(nid, &[], None));
+                    self.omap.tree.remove_range(nid, entries(nid, &[], None));
                     self.count_omap(id, (0, 0), (keys, len))?;
                 }
                 if header_len > 0 {

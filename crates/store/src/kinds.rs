@@ -137,8 +137,9 @@ impl Kind for Blocks {
         9 + 8 * chunk.len()
     }
 
-    fn token(key: &(Nid, u32)) -> u64 {
-        key.0
+    fn token((nid, chunk): &(Nid, u32)) -> u64 {
+        // A stretch's number has 22 bits.
+        nid.rotate_left(22) ^ u64::from(*chunk)
     }
 
     fn key_weight(_key: &(Nid, u32)) -> usize {

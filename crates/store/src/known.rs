@@ -5,6 +5,7 @@
 //! transaction, so equal addresses are equal names. Outside nothing is kept.
 
 use crate::api::ObjectId;
+use crate::name::token_of;
 use crate::tree::Position;
 use std::cell::Cell;
 
@@ -15,6 +16,8 @@ const KEPT: usize = 4;
 #[derive(Clone, Copy, Default)]
 struct Kept {
     position: Option<Position>,
+    /// Of the name: others need not be compared.
+    token: u64,
     /// Of the tree when this was found: later it says nothing.
     structure: u64,
 }
@@ -25,7 +28,10 @@ pub(crate) struct Known {
     /// Of names; 0: of none.
     addresses: [Cell<usize>; KEPT],
     kept: [Cell<Kept>; KEPT],
+    /// The name asked for last: most questions repeat it.
     last: Cell<usize>,
+    /// Where the next one goes.
+    next: Cell<usize>,
 }
 
 impl Known {
@@ -51,20 +57,30 @@ impl Known {
             return search();
         }
         let address = std::ptr::from_ref(id).addr();
-        let at = self.addresses.iter().position(|kept| kept.get() == address);
-        if let Some(kept) = at.map(|at| self.kept[at].get())
-            && kept.structure == structure
-        {
-            return kept.position;
+        let known_at = |at: usize| {
+            let kept = self.kept[at].get();
+            (self.addresses[at].get() == address && kept.structure == structure).then_some(kept.position)
+        };
+        if let Some(position) = known_at(self.last.get()) {
+            return position;
         }
-        let position = self.under_another_address(structure, is_it).or_else(search);
+        let at = self.addresses.iter().position(|kept| kept.get() == address);
+        if let Some(at) = at
+            && let Some(position) = known_at(at)
+        {
+            self.last.set(at);
+            return position;
+        }
+        let token = token_of(id);
+        let position = self.under_another_address(token, structure, is_it).or_else(search);
         let at = at.unwrap_or_else(|| {
-            let next = (self.last.get() + 1) % KEPT;
-            self.last.set(next);
+            let next = self.next.get();
+            self.next.set((next + 1) % KEPT);
             next
         });
+        self.last.set(at);
         self.addresses[at].set(address);
-        self.kept[at].set(Kept { position, structure });
+        self.kept[at].set(Kept { position, token, structure });
         position
     }
 
@@ -81,14 +97,21 @@ impl Known {
                 Some(position) => Some(position.beside_new(at)),
             };
             if known.structure == before {
-                kept.set(Kept { position, structure });
+                kept.set(Kept { position, structure, ..known });
             }
         }
     }
 
-    fn under_another_address(&self, structure: u64, is_it: impl Fn(Position) -> bool) -> Option<Position> {
+    fn under_another_address(
+        &self,
+        token: u64,
+        structure: u64,
+        is_it: impl Fn(Position) -> bool,
+    ) -> Option<Position> {
         let kept = self.addresses.iter().zip(&self.kept).filter(|(address, _)| address.get() != 0);
-        let valid = kept.map(|(_, kept)| kept.get()).filter(|kept| kept.structure == structure);
-        valid.filter_map(|kept| kept.position).find(|position| is_it(*position))
+        let alike = kept
+            .map(|(_, kept)| kept.get())
+            .filter(|kept| (kept.token, kept.structure) == (token, structure));
+        alike.filter_map(|kept| kept.position).find(|position| is_it(*position))
     }
 }

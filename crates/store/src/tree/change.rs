@@ -1,5 +1,6 @@
 //! Changing entries: values in place, entries that come and go.
 
+use super::search::Found;
 use super::{At, Entries, Kind, LOADED, Position, Sums, Tree};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,14 +10,18 @@ impl<T: Kind> Tree<T> {
     pub(super) fn edit<R>(&mut self, at: At, change: impl FnOnce(&mut Entries<T>) -> (R, Sums, Sums)) -> R {
         let generation = self.generation;
         let branch = &mut self.nodes[at.0];
+        let leaf = Arc::make_mut(branch.leaves[at.1].as_mut().expect(LOADED));
+        let (result, added, removed) = change(&mut leaf.entries);
+        let was_dirty = branch.node.slots[at.1].changed == generation;
+        if was_dirty && added == removed {
+            // Most changes: a value is replaced by one of the same length, in a page that has changed.
+            return result;
+        }
         let node = Arc::make_mut(&mut branch.node);
         node.changed = generation;
         let slot = &mut node.slots[at.1];
-        let was_dirty = slot.changed == generation;
         slot.changed = generation;
         let before = slot.sums.memory::<T>();
-        let leaf = Arc::make_mut(branch.leaves[at.1].as_mut().expect(LOADED));
-        let (result, added, removed) = change(&mut leaf.entries);
         slot.sums.add(added);
         slot.sums.sub(removed);
         self.structure += u64::from(added.count != removed.count);
@@ -41,47 +46,66 @@ impl<T: Kind> Tree<T> {
     /// Changes the value that [`Tree::find`] has found.
     pub(crate) fn update_at<R>(&mut self, position: Position, change: impl FnOnce(&mut T::Value) -> R) -> R {
         let Position { at, entry } = position;
-        let result = self.edit(at, |entries| {
+        let (result, grown) = self.edit(at, |entries| {
             let (key, value) = &mut entries[entry];
             let before = Sums::of_value::<T>(key, value);
             let result = change(value);
-            (result, Sums::of_value::<T>(key, value), before)
+            let after = Sums::of_value::<T>(key, value);
+            ((result, after.weight > before.weight), after, before)
         });
-        self.split(at, entry);
+        if grown {
+            self.split(at, entry);
+        }
         result
+    }
+
+    /// The same by key; where that is not there, `make` says what is to be, and the answer is `None`.
+    pub(crate) fn update_or_insert<R>(
+        &mut self,
+        token: u64,
+        by: impl Fn(&T::Key) -> Ordering,
+        change: impl FnOnce(&mut T::Value) -> R,
+        make: impl FnOnce() -> (T::Key, T::Value),
+    ) -> Option<R> {
+        match self.locate(token, by) {
+            Some((at, Ok(entry))) => Some(self.update_at(Position { at, entry }, change)),
+            absent => {
+                let (key, value) = make();
+                self.insert_at(absent, key, value);
+                None
+            }
+        }
     }
 
     /// Returns the value that was there.
     pub(crate) fn insert(&mut self, key: T::Key, value: T::Value) -> Option<T::Value> {
-        self.put(key, value).err()
+        match self.locate(T::token(&key), |other| other.cmp(&key)) {
+            Some((at, Ok(entry))) => {
+                Some(self.update_at(Position { at, entry }, |old| std::mem::replace(old, value)))
+            }
+            absent => {
+                self.insert_at(absent, key, value);
+                None
+            }
+        }
     }
 
     /// The same for a key that is not there. Returns where it is, if nothing has moved but what
     /// lies behind it in its page.
     pub(crate) fn insert_new(&mut self, key: T::Key, value: T::Value) -> Option<Position> {
-        self.put(key, value).unwrap_or_else(|_| panic!("the key is not there"))
+        let absent = self.locate(T::token(&key), |other| other.cmp(&key));
+        self.insert_at(absent, key, value)
     }
 
-    /// Err: the value that was there.
-    fn put(&mut self, key: T::Key, value: T::Value) -> Result<Option<Position>, T::Value> {
+    /// `absent`: where [`Tree::locate`] has not found it.
+    fn insert_at(&mut self, absent: Option<Found>, key: T::Key, value: T::Value) -> Option<Position> {
+        let Some((at, found)) = absent else {
+            self.insert_slot((0, 0), T::bound(None, &key), vec![(key, value)]);
+            return None;
+        };
+        let entry = found.expect_err("the key is not there");
         let sums = Sums::of::<T>(&key, &value);
         let token = T::token(&key);
-        let Some((at, found)) = self.locate(token, |other| other.cmp(&key)) else {
-            self.insert_slot((0, 0), T::bound(None, &key), vec![(key, value)]);
-            return Ok(None);
-        };
-        let entry = match found {
-            Ok(entry) => {
-                let old = self.edit(at, |entries| {
-                    let old = std::mem::replace(&mut entries[entry].1, value);
-                    let removed = Sums::of::<T>(&key, &old);
-                    (old, sums, removed)
-                });
-                self.split(at, entry);
-                return Err(old);
-            }
-            Err(entry) => entry,
-        };
         let slot = self.slot(at);
         // Not behind nothing: an empty page may begin with this very key.
         let behind = entry > 0 && entry == slot.sums.count as usize;
@@ -91,7 +115,7 @@ impl<T: Kind> Tree<T> {
             let first = T::bound(last.map(|(key, _)| key), &key);
             let at = self.insert_slot((at.0, at.1 + 1), first, vec![(key, value)]);
             self.hints.keep(token, at, 0);
-            return Ok(None);
+            return None;
         }
         if entry == 0 && key < slot.first {
             // Only of the first page: others hold what follows the one before.
@@ -111,7 +135,7 @@ impl<T: Kind> Tree<T> {
         });
         let before = self.structure;
         self.split(at, entry);
-        Ok((self.structure == before).then_some(Position { at, entry }))
+        (self.structure == before).then_some(Position { at, entry })
     }
 
     pub(crate) fn remove(
@@ -131,11 +155,15 @@ impl<T: Kind> Tree<T> {
         Some(removed)
     }
 
-    /// Removes a range, as [`Tree::absent_in`] has it; pages inside it go
-    /// unread. Returns what went.
-    pub(crate) fn remove_range(&mut self, by: impl Fn(&T::Key) -> Ordering) -> Sums {
+    /// Removes a range, as [`Tree::absent_in`] has it, whose keys have that token; pages inside it
+    /// go unread. Returns what went.
+    pub(crate) fn remove_range(&mut self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Sums {
         let mut gone = Sums::default();
-        let mut at = self.seek(|key| by(key).then(Ordering::Greater));
+        let begin = |key: &T::Key| by(key).then(Ordering::Greater);
+        let (mut at, mut first) = match self.hinted(token, begin) {
+            Some((at, Err(entry))) => (Some(at), Some(entry)),
+            _ => (self.seek(begin), None),
+        };
         while let Some(here) = at {
             if by(&self.slot(here).first) == Ordering::Greater {
                 break;
@@ -145,9 +173,14 @@ impl<T: Kind> Tree<T> {
                 at = self.empty_slot(here);
                 continue;
             }
-            let leaf = self.leaf(here).expect(LOADED);
-            let from = leaf.entries.partition_point(|(key, _)| by(key) == Ordering::Less);
-            let to = leaf.entries.partition_point(|(key, _)| by(key) != Ordering::Greater);
+            let entries = &self.leaf(here).expect(LOADED).entries;
+            let from = first.take().unwrap_or_else(|| {
+                let from = entries.partition_point(|(key, _)| by(key) == Ordering::Less);
+                self.hints.keep(token, here, from);
+                from
+            });
+            let count = entries[from..].iter().take_while(|(key, _)| by(key) == Ordering::Equal).count();
+            let to = from + count;
             if from == to {
                 at = self.next(here);
                 continue;

@@ -4,40 +4,73 @@ use super::At;
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Where searches ended lately, by token, two for each: a transaction names the
-/// same object several times, and a PG's log grows at one end and shrinks at the
-/// other. Only ever guesses.
+/// Where searches ended lately, by token: a transaction names the same object several
+/// times, and changes a PG's log at both ends and beside. Only ever guesses, but never
+/// about another token: that would be a page read in vain, which is likely not in the
+/// CPU's cache.
 pub(super) struct Hints {
-    places: Vec<[AtomicU64; 2]>,
+    /// For the tokens that meet here, the newest first: a line of the CPU's cache each.
+    sets: Vec<[Hint; WAYS]>,
 }
 
-const HINTS: usize = 512;
+#[derive(Default)]
+struct Hint {
+    token: AtomicU64,
+    place: AtomicU64,
+}
+
+const WAYS: usize = 4;
+const SETS: usize = 512;
+
+/// A place: 32 bits of node, 12 of slot, and these of entry.
+const ENTRY_BITS: u32 = 20;
+const ENTRY_MAX: u64 = (1 << ENTRY_BITS) - 1;
 
 impl Default for Hints {
     fn default() -> Self {
-        Hints { places: (0..HINTS).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect() }
+        Hints { sets: (0..SETS).map(|_| Default::default()).collect() }
+    }
+}
+
+impl Hint {
+    fn get(&self) -> (u64, u64) {
+        (self.token.load(Relaxed), self.place.load(Relaxed))
+    }
+
+    fn set(&self, (token, place): (u64, u64)) {
+        self.token.store(token, Relaxed);
+        self.place.store(place, Relaxed);
     }
 }
 
 impl Hints {
-    pub(super) fn of(&self, token: u64) -> &[AtomicU64; 2] {
+    fn of(&self, token: u64) -> &[Hint; WAYS] {
         // Tokens that differ in any of their bits should differ here.
-        &self.places[(token.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize % HINTS]
+        &self.sets[(token.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SETS]
     }
 
+    pub(super) fn places(&self, token: u64) -> impl Iterator<Item = (At, usize)> {
+        let known = self.of(token).iter().filter(move |hint| hint.token.load(Relaxed) == token);
+        known.map(|hint| unpacked(hint.place.load(Relaxed)))
+    }
+
+    /// One for each page: what grows at one end does not push out the other.
     pub(super) fn keep(&self, token: u64, at: At, entry: usize) {
-        let ways = self.of(token);
-        let place = (at.0 as u64) << 32 | (at.1 as u64) << 20 | (entry as u64).min(0xf_ffff);
-        let newest = ways[0].load(Relaxed);
-        if newest != place {
-            ways[1].store(newest, Relaxed);
-            ways[0].store(place, Relaxed);
+        let set = self.of(token);
+        let place = (at.0 as u64) << 32 | (at.1 as u64) << ENTRY_BITS | (entry as u64).min(ENTRY_MAX);
+        let same_page = set.iter().position(|hint| {
+            let (other, before) = hint.get();
+            other == token && before >> ENTRY_BITS == place >> ENTRY_BITS
+        });
+        if same_page.is_none() {
+            (1..WAYS).rev().for_each(|way| set[way].set(set[way - 1].get()));
         }
+        set[same_page.unwrap_or(0)].set((token, place));
     }
 }
 
-pub(super) fn unpacked(place: u64) -> (At, usize) {
-    (((place >> 32) as usize, (place >> 20 & 0xfff) as usize), (place & 0xf_ffff) as usize)
+fn unpacked(place: u64) -> (At, usize) {
+    (((place >> 32) as usize, (place >> ENTRY_BITS & 0xfff) as usize), (place & ENTRY_MAX) as usize)
 }
 
 /// Looks at an entry and its neighbours only.
@@ -60,4 +93,13 @@ pub(super) fn probe<K, V>(
             Some(Ordering::Greater) => None,
         },
     }
+}
+
+/// Looks at all entries when the key's place is between the first and the last.
+pub(super) fn between<K, V>(
+    entries: &[(K, V)],
+    by: impl Fn(&K) -> Ordering,
+) -> Option<std::result::Result<usize, usize>> {
+    let within = by(&entries.first()?.0) != Ordering::Greater && by(&entries.last()?.0) != Ordering::Less;
+    within.then(|| entries.binary_search_by(|(key, _)| by(key)))
 }

@@ -1,9 +1,8 @@
 //! Finding entries, and the pages that must be loaded before they can be found.
 
-use super::hints::{probe, unpacked};
+use super::hints::{between, probe};
 use super::{At, Kind, LOADED, Slot, Tree};
 use std::cmp::Ordering;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Where an entry is, as long as [`Tree::structure`] stays the same.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +20,7 @@ impl Position {
 }
 
 /// A leaf, and in it the entry or where that would be.
-type Found = (At, std::result::Result<usize, usize>);
+pub(super) type Found = (At, std::result::Result<usize, usize>);
 
 impl<T: Kind> Tree<T> {
     /// The slot that holds the key if any does. `by` orders a key against the one looked for.
@@ -46,10 +45,8 @@ impl<T: Kind> Tree<T> {
         token: u64,
         by: impl Fn(&T::Key) -> Ordering,
     ) -> std::result::Result<Option<Found>, &Slot<T>> {
-        for way in self.hints.of(token) {
-            if let Some(found) = self.guess(way.load(Relaxed), &by) {
-                return Ok(Some(found));
-            }
+        if let Some(found) = self.hinted(token, &by) {
+            return Ok(Some(found));
         }
         let Some(at) = self.seek(&by) else { return Ok(None) };
         let Some(leaf) = self.leaf(at) else { return Err(self.slot(at)) };
@@ -60,11 +57,16 @@ impl<T: Kind> Tree<T> {
         Ok(Some((at, found)))
     }
 
+    /// What one of the token's hints says.
+    pub(super) fn hinted(&self, token: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
+        self.hints.places(token).find_map(|place| self.guess(place, &by))
+    }
+
     /// What a hint says, when that is right.
-    fn guess(&self, place: u64, by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
-        let (at, entry) = unpacked(place);
+    fn guess(&self, (at, entry): (At, usize), by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
         let leaf = self.nodes.get(at.0)?.leaves.get(at.1)?.as_ref()?;
-        let found = probe(&leaf.entries, entry, &by)?;
+        // Others may have come before it in its page.
+        let found = probe(&leaf.entries, entry, &by).or_else(|| between(&leaf.entries, &by))?;
         let right = match found {
             Ok(_) => true,
             // Before or behind all entries: it may belong to a neighbour.

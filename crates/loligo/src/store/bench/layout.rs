@@ -4,7 +4,7 @@
 use crate::store::options::Metadata;
 use base::{AlignedBuf, Random};
 use bytes::{Bytes, BytesMut};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use store::{CollId, Mutation, ObjectId, Transaction};
 use wire::types::{HObject, PgId, PoolId, SnapId};
 
@@ -54,6 +54,14 @@ pub fn object_info(number: u64) -> BTreeMap<String, Bytes> {
     let mut info = vec![number as u8; INFO_LEN];
     info[..8].copy_from_slice(&number.to_le_bytes());
     BTreeMap::from([("_".to_string(), Bytes::from(info))])
+}
+
+/// As an OSD has it: version, epoch.
+fn log_key(version: u64) -> Bytes {
+    let mut key = [b'l'; 13];
+    key[1..9].copy_from_slice(&version.to_be_bytes());
+    key[9..].copy_from_slice(&17u32.to_be_bytes());
+    Bytes::copy_from_slice(&key)
 }
 
 impl Layout {
@@ -120,15 +128,14 @@ impl Layout {
         let pg = index % PGS as usize;
         let version = self.versions[pg];
         self.versions[pg] += 1;
-        let key = |version: u64| Bytes::from(format!("{:010}.{version:020}", 17));
-        let entries = BTreeMap::from([
-            (key(version), Bytes::from(vec![1; ENTRY_LEN])),
-            (Bytes::from_static(b"_fastinfo"), Bytes::from(vec![2; ENTRY_LEN])),
-        ]);
-        txn.push(Mutation::SetOmap { id: self.logs[pg].clone(), entries: entries.into() });
-        if version >= LOG_ENTRIES {
-            let keys = BTreeSet::from([key(version - LOG_ENTRIES)]);
-            txn.push(Mutation::RmOmap { id: self.logs[pg].clone(), keys });
+        if let Some(oldest) = version.checked_sub(LOG_ENTRIES) {
+            let (start, end) = (log_key(oldest), log_key(oldest + 1));
+            txn.push(Mutation::RmOmapRange { id: self.logs[pg].clone(), start, end });
         }
+        let entries = [
+            (Bytes::from_static(b"info2"), Bytes::from(vec![2; ENTRY_LEN])),
+            (log_key(version), Bytes::from(vec![1; ENTRY_LEN])),
+        ];
+        txn.push(Mutation::SetOmap { id: self.logs[pg].clone(), entries: entries.into() });
     }
 }
