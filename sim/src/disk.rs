@@ -20,8 +20,10 @@ pub struct WriteId(u64);
 
 struct UnflushedWrite {
     id: WriteId,
-    offset: u64,
-    data: Vec<Bytes>,
+    /// Number and content, ascending.
+    pages: Vec<(u64, Bytes)>,
+    /// On stable storage when it completes.
+    durable: bool,
     /// The device has reported it done; only such writes are covered by a flush.
     complete: bool,
 }
@@ -37,38 +39,28 @@ pub struct SimDisk {
     next_id: u64,
 }
 
-fn apply(pages: &mut Pages, offset: u64, data: &[Bytes]) {
-    let mut page = offset / PAGE;
-    for piece in data {
-        for at in (0..piece.len()).step_by(PAGE as usize) {
-            pages.insert(page, piece.slice(at..at + PAGE as usize));
-            page += 1;
-        }
-    }
+fn apply(pages: &mut Pages, write: &UnflushedWrite) {
+    pages.extend(write.pages.iter().cloned());
 }
 
 /// Each sector of the write arrives or does not.
-fn apply_torn(pages: &mut Pages, offset: u64, data: &[Bytes], random: &mut Random) {
-    let mut page = offset / PAGE;
-    for piece in data {
-        for new in piece.chunks(PAGE as usize) {
-            let mut mixed = pages.get(&page).map_or_else(|| vec![0; PAGE as usize], |old| old.to_vec());
-            for (sector, content) in new.chunks(SECTOR).enumerate() {
-                if random.chance(1, 2) {
-                    mixed[sector * SECTOR..][..content.len()].copy_from_slice(content);
-                }
+fn apply_torn(pages: &mut Pages, write: &UnflushedWrite, random: &mut Random) {
+    for (page, new) in &write.pages {
+        let mut mixed = pages.get(page).map_or_else(|| vec![0; PAGE as usize], |old| old.to_vec());
+        for (sector, content) in new.chunks(SECTOR).enumerate() {
+            if random.chance(1, 2) {
+                mixed[sector * SECTOR..][..content.len()].copy_from_slice(content);
             }
-            pages.insert(page, Bytes::from(mixed));
-            page += 1;
         }
+        pages.insert(*page, Bytes::from(mixed));
     }
 }
 
 fn apply_part(pages: &mut Pages, write: &UnflushedWrite, random: &mut Random) {
     match random.below(3) {
         0 => {}
-        1 => apply(pages, write.offset, &write.data),
-        _ => apply_torn(pages, write.offset, &write.data, random),
+        1 => apply(pages, write),
+        _ => apply_torn(pages, write, random),
     }
 }
 
@@ -91,7 +83,13 @@ impl SimDisk {
     }
 
     /// The device takes the write; it may be lost from here on.
-    pub fn start_write(&mut self, offset: u64, data: Vec<Bytes>) -> Result<WriteId, DiskError> {
+    /// A `durable` one is safe when it has finished.
+    pub fn start_write(
+        &mut self,
+        offset: u64,
+        data: Vec<Bytes>,
+        durable: bool,
+    ) -> Result<WriteId, DiskError> {
         let len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         self.check(offset, len)?;
         if data.iter().any(|piece| !(piece.len() as u64).is_multiple_of(PAGE)) {
@@ -99,14 +97,28 @@ impl SimDisk {
         }
         let id = WriteId(self.next_id);
         self.next_id += 1;
-        self.unflushed.push(UnflushedWrite { id, offset, data, complete: false });
+        let pieces =
+            data.iter().flat_map(|piece| (0..piece.len()).step_by(PAGE as usize).map(move |at| (piece, at)));
+        let contents = pieces.map(|(piece, at)| piece.slice(at..at + PAGE as usize));
+        let pages = (offset / PAGE..).zip(contents).collect();
+        self.unflushed.push(UnflushedWrite { id, pages, durable, complete: false });
         Ok(id)
     }
 
     pub fn finish_write(&mut self, id: WriteId) {
-        if let Some(write) = self.unflushed.iter_mut().find(|w| w.id == id && !w.complete) {
-            write.complete = true;
-            apply(&mut self.current, write.offset, &write.data);
+        let Some(at) = self.unflushed.iter().position(|w| w.id == id && !w.complete) else { return };
+        let write = &mut self.unflushed[at];
+        write.complete = true;
+        apply(&mut self.current, write);
+        if !write.durable {
+            return;
+        }
+        let write = self.unflushed.remove(at);
+        apply(&mut self.durable, &write);
+        // What was there before, flushed or not, cannot come back.
+        let is_in = |page: &u64| write.pages.binary_search_by_key(page, |(page, _)| *page).is_ok();
+        for earlier in self.unflushed.iter_mut().filter(|w| w.complete) {
+            earlier.pages.retain(|(page, _)| !is_in(page));
         }
     }
 
@@ -120,7 +132,7 @@ impl SimDisk {
         self.unflushed.retain(|w| {
             let flushed = covered.binary_search(&w.id).is_ok();
             if flushed {
-                apply(durable, w.offset, &w.data);
+                apply(durable, w);
             }
             !flushed
         });
@@ -155,17 +167,17 @@ impl SimDisk {
         self.unflushed.retain(|write| {
             if !write.complete {
                 apply_part(current, write, random);
-                torn.push((write.offset, write.data.iter().map(Bytes::len).sum::<usize>()));
+                torn.push(write.pages.iter().map(|(page, _)| *page).collect::<Vec<u64>>());
             }
             write.complete
         });
         // What is there now is as volatile as any other unflushed write.
-        for (offset, len) in torn {
-            let pages = offset / PAGE..(offset + len as u64) / PAGE;
-            let data = pages.map(|p| current.get(&p).cloned().unwrap_or_else(zero_page)).collect();
+        for pages in torn {
+            let content = |page: &u64| current.get(page).cloned().unwrap_or_else(zero_page);
+            let pages = pages.iter().map(|page| (*page, content(page))).collect();
             let id = WriteId(self.next_id);
             self.next_id += 1;
-            self.unflushed.push(UnflushedWrite { id, offset, data, complete: true });
+            self.unflushed.push(UnflushedWrite { id, pages, durable: false, complete: true });
         }
     }
 
@@ -217,9 +229,9 @@ mod tests {
         let mut lost = false;
         for _ in 0..50 {
             let mut disk = SimDisk::new(1 << 20);
-            let first = disk.start_write(0, page(1)).unwrap();
+            let first = disk.start_write(0, page(1), false).unwrap();
             disk.finish_write(first);
-            let second = disk.start_write(PAGE, page(2)).unwrap();
+            let second = disk.start_write(PAGE, page(2), false).unwrap();
             let covered = disk.start_flush();
             disk.finish_write(second);
             disk.finish_flush(&covered);
@@ -236,7 +248,7 @@ mod tests {
         let mut lost = false;
         for _ in 0..50 {
             let mut disk = SimDisk::new(1 << 20);
-            let write = disk.start_write(0, page(7)).unwrap();
+            let write = disk.start_write(0, page(7), false).unwrap();
             disk.finish_write(write);
             disk.process_crash(&mut random);
             assert_eq!(first_byte(&disk), 7);
@@ -250,9 +262,9 @@ mod tests {
     fn what_an_old_process_left_under_way_is_not_completed_by_the_new_one() {
         let mut random = Random::from_seed(3);
         let mut disk = SimDisk::new(1 << 20);
-        let old = disk.start_write(0, page(1)).unwrap();
+        let old = disk.start_write(0, page(1), false).unwrap();
         disk.process_crash(&mut random);
-        let new = disk.start_write(0, page(2)).unwrap();
+        let new = disk.start_write(0, page(2), false).unwrap();
         disk.finish_write(new);
         disk.finish_write(old);
         assert_eq!(first_byte(&disk), 2);
@@ -260,5 +272,37 @@ mod tests {
         disk.finish_flush(&covered);
         disk.power_cut(&mut random);
         assert_eq!(first_byte(&disk), 2);
+    }
+
+    #[test]
+    fn a_durable_write_survives_alone_and_nothing_older_comes_back() {
+        let mut random = Random::from_seed(4);
+        let mut lost = false;
+        for _ in 0..50 {
+            let mut disk = SimDisk::new(1 << 20);
+            let both = vec![Bytes::from(vec![1; 2 * PAGE as usize])];
+            let older = disk.start_write(0, both, false).unwrap();
+            disk.finish_write(older);
+            let durable = disk.start_write(0, page(2), true).unwrap();
+            disk.finish_write(durable);
+            assert_eq!(first_byte(&disk), 2);
+            disk.power_cut(&mut random);
+            assert_eq!(first_byte(&disk), 2);
+            lost |= disk.read(PAGE, PAGE as u32).unwrap()[0] == 0;
+        }
+        assert!(lost, "it flushes nothing but itself");
+    }
+
+    #[test]
+    fn a_durable_write_under_way_may_be_lost() {
+        let mut random = Random::from_seed(5);
+        let mut lost = false;
+        for _ in 0..50 {
+            let mut disk = SimDisk::new(1 << 20);
+            disk.start_write(0, page(1), true).unwrap();
+            disk.power_cut(&mut random);
+            lost |= first_byte(&disk) == 0;
+        }
+        assert!(lost);
     }
 }

@@ -21,8 +21,8 @@ fn settle(engine: &mut Engine, disk: &mut SimDisk) {
 
 fn carry_out(disk: &mut SimDisk, op: DiskOp) -> DiskResult {
     match op {
-        DiskOp::Write { offset, data } => {
-            let write = disk.start_write(offset, data)?;
+        DiskOp::Write { offset, data, durable } => {
+            let write = disk.start_write(offset, data, durable)?;
             disk.finish_write(write);
             Ok(Bytes::new())
         }

@@ -262,6 +262,7 @@ fn send_to_disk<S: DeviceStore>(env: &mut dyn Env, store: &mut S) {
     while let Some(request) = store.poll_disk() {
         env.submit(request);
     }
+    env.submitted();
 }
 
 fn with_ctx<T>(env: &mut dyn Env, call: impl FnOnce(&mut Ctx<'_>) -> T) -> T {

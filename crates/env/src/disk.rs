@@ -3,10 +3,14 @@
 //! What a driver promises, and the simulator attacks:
 //!
 //! - a write is durable only when a [`DiskOp::Flush`] submitted *after* the
-//!   write completed has itself completed;
+//!   write completed has itself completed, or when it was a *durable* write
+//!   and has completed;
 //! - until then a power cut may keep it, lose it, or tear it at 512 bytes, in
 //!   any order relative to other unflushed writes;
-//! - a failed flush is final: the node must stop, never retry and acknowledge.
+//! - a durable write says nothing of other writes, except that earlier ones to
+//!   the same place cannot come back;
+//! - a failed flush or durable write is final: the node must stop, never retry
+//!   and acknowledge.
 
 use bytes::Bytes;
 
@@ -27,6 +31,9 @@ pub enum DiskOp {
     Write {
         offset: u64,
         data: Vec<Bytes>,
+        /// Completes when the data is on stable storage: one request and one wake-up
+        /// instead of two, and the device is not kept waiting in between.
+        durable: bool,
     },
     Read {
         offset: u64,

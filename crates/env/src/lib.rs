@@ -98,6 +98,10 @@ pub trait Env {
     /// requests, or long ones, leave at once.
     fn submit(&mut self, request: DiskRequest);
 
+    /// What was submitted belongs together and is complete: much of it need not wait for the
+    /// end of the node's batch.
+    fn submitted(&mut self) {}
+
     /// Ends the driver's loop after this batch.
     fn exit(&mut self, status: i32);
 }

@@ -72,11 +72,9 @@ pub fn run(options: &OsdOptions) -> Result<ExitCode> {
 /// How an OSD uses the store on its device.
 pub fn store_options(device: &DiskFacts) -> store::Options {
     let default = store::Options::default();
-    // While a cache is being flushed, a second record would only wait for the
-    // next flush. Sealed later it carries more, and half the flushes remain.
-    let pipeline_depth = if device.volatile_cache.yes { 1 } else { default.pipeline_depth };
     let lay_ahead = device.kind == DiskKind::File;
-    store::Options { pipeline_depth, discard: device.discard.yes, lay_ahead, ..default }
+    let written_out = !device.holes.yes;
+    store::Options { discard: device.discard.yes, lay_ahead, written_out, ..default }
 }
 
 /// Formats a device that holds no store yet.

@@ -243,7 +243,7 @@ fn main() {
         "4 KiB overwrites in batches of {batch}, {percent} % full: {writing:.2} us CPU ({making:.2} us of it making \
          the transactions), {:.3} device writes, {:.3} flushes, {:.3} device bytes per byte",
         per_write(stats.device_writes, old.device_writes),
-        per_write(stats.flushes, old.flushes),
+        per_write(stats.flushes + stats.durable_writes, old.flushes + old.durable_writes),
         per_write(stats.device_write_bytes, old.device_write_bytes) / BLOCK_LEN as f64,
     );
     let parts = |stats: &store::StoreStats| {

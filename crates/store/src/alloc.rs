@@ -122,11 +122,15 @@ impl Allocator {
         self.bits[(block / WORD) as usize] >> (block % WORD) & 1 == 1
     }
 
-    /// From now on tells untouched blocks from others: what is free at this moment is untouched.
-    pub(crate) fn watch_untouched(&mut self) {
-        let bits: Vec<u64> = self.bits.iter().map(|used| !used).collect();
-        let group_count = self.group_free.clone();
-        self.untouched = Some(Untouched::new(bits, group_count, self.free));
+    /// From now on tells untouched blocks from others. What is free at this moment is untouched,
+    /// unless all of the device was written at some time: then only what is discarded will be.
+    pub(crate) fn watch_untouched(&mut self, written_out: bool) {
+        self.untouched = Some(if written_out {
+            Untouched::new(vec![0; self.bits.len()], vec![0; self.group_free.len()], 0)
+        } else {
+            let bits: Vec<u64> = self.bits.iter().map(|used| !used).collect();
+            Untouched::new(bits, self.group_free.clone(), self.free)
+        });
     }
 
     /// Free blocks that were written before.
@@ -584,7 +588,7 @@ mod tests {
         let mut alloc = Allocator::new(3 * GROUP_BLOCKS);
         let used = Run { start: 100, count: 50 };
         assert!(alloc.mark_run(used));
-        alloc.watch_untouched();
+        alloc.watch_untouched(false);
         assert_eq!(alloc.touched_free(), 0);
         // Nothing else is there yet.
         assert!(alloc.allocate_next(1).is_some());
@@ -617,7 +621,7 @@ mod tests {
     fn untouched_words_are_found_as_long_as_there_are_any() {
         let mut random = Random::from_seed(11);
         let mut alloc = Allocator::new(4 * GROUP_BLOCKS);
-        alloc.watch_untouched();
+        alloc.watch_untouched(false);
         let mut untouched = BTreeSet::from_iter(0..4 * GROUP_BLOCKS);
         let mut given = Vec::new();
         for _ in 0..20_000 {
@@ -654,7 +658,7 @@ mod tests {
     #[test]
     fn small_writes_fill_what_was_laid_out_when_there_are_only_short_runs() {
         let mut alloc = Allocator::new(4 * GROUP_BLOCKS);
-        alloc.watch_untouched();
+        alloc.watch_untouched(false);
         // Touched: every second block of the first two groups.
         let first = alloc.allocate(GROUP_BLOCKS, Some(0)).unwrap();
         let second = alloc.allocate(GROUP_BLOCKS, Some(GROUP_BLOCKS)).unwrap();

@@ -173,6 +173,8 @@ pub struct StoreStats {
     pub device_reads: u64,
     pub device_read_bytes: u64,
     pub flushes: u64,
+    /// Writes that were made durable by themselves.
+    pub durable_writes: u64,
     pub transactions: u64,
     /// Of these, so many waited until a checkpoint had written enough of what changed before.
     pub transactions_paced: u64,

@@ -16,6 +16,7 @@ use crate::api::{Mutation, ObjectId, StoreError, Transaction, TxnId};
 use crate::batch;
 use crate::blocks::Mapping;
 use crate::check::{self, Existing};
+use crate::commit::Beside;
 use crate::core::{Await, BLOCK, Core, FreedInto};
 use crate::dirty::{Image, Patch, Version, lay_over};
 use crate::gather::{Gather, Gathered};
@@ -93,6 +94,7 @@ impl Core {
         self.index.begin_transaction();
         let result = self.check_and_carry_out(&txn);
         self.index.end_transaction();
+        self.begin_early();
         result
     }
 
@@ -118,7 +120,7 @@ impl Core {
     fn carry_out(&mut self, id: TxnId, txn: &Transaction, placing: Placing, need: &Need) {
         let batch_limit = self.region.record_len_max().min(log::BATCH_LEN_MAX);
         if self.open_batch().record_len() + need.footprint > batch_limit {
-            self.seal();
+            self.seal(Beside::More);
         }
         self.open_batch().add_txn(id);
         self.index.begin_changes();
@@ -382,7 +384,7 @@ impl Core {
             block += run.count;
             at = end;
             if self.gather.is_full() {
-                self.send_gathered();
+                self.send_gathered(false);
             }
         }
         self.crcs = crcs;
@@ -402,7 +404,7 @@ impl Core {
             gather.push(run, data, at..end, &mut crcs);
             self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
             for Gathered { run, pieces } in gather.take() {
-                self.send_direct(run, pieces);
+                self.send_direct(run, pieces, false);
             }
             block += run.count;
             at = end;

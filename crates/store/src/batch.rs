@@ -43,6 +43,8 @@ pub(crate) struct Batch {
     pub(crate) txns: Option<(TxnId, TxnId)>,
     /// Device writes of data that this record refers to, not completed.
     pub(crate) direct_writes: u32,
+    /// Some of them are not durable when they complete, so a flush has to follow.
+    pub(crate) needs_flush: bool,
     /// Device blocks without an owner once this is durable.
     pub(crate) freed: Vec<u32>,
     /// Set when sealed.
@@ -70,6 +72,7 @@ impl Batch {
             waiting: 0,
             txns: None,
             direct_writes: 0,
+            needs_flush: false,
             freed: Vec::new(),
             position: None,
         }
@@ -77,6 +80,10 @@ impl Batch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.txns.is_none()
+    }
+
+    pub(crate) fn txn_count(&self) -> u64 {
+        self.txns.map_or(0, |(first, last)| last.0 - first.0 + 1)
     }
 
     pub(crate) fn add_txn(&mut self, txn: TxnId) {
@@ -88,7 +95,13 @@ impl Batch {
     }
 
     pub(crate) fn record_len(&self) -> u64 {
-        log::head_len(self.meta_len()) + self.slots.len() as u64 * BLOCK_LEN
+        self.record_len_with(0)
+    }
+
+    /// The length of the record if so many blocks came into it besides, at most.
+    pub(crate) fn record_len_with(&self, blocks: usize) -> u64 {
+        let slots = self.slots.len() + blocks;
+        log::head_len(self.ops.out.len() + slots * log::SLOT_LEN) + slots as u64 * BLOCK_LEN
     }
 
     /// The slot for a device block, and whether it is new: then it holds anything.
@@ -154,7 +167,7 @@ impl Batch {
             durable_through,
             ops_len,
             slots: batch.slots.len() as u32,
-            transactions: batch.txns.map_or(0, |(first, last)| (last.0 - first.0 + 1) as u32),
+            transactions: batch.txn_count() as u32,
             meta_crc: crc32c(&meta),
         };
         head[..log::HEADER_LEN].copy_from_slice(&header.encode(nonce));

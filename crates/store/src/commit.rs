@@ -1,19 +1,28 @@
-//! Records out: sealing, issuing, flushing, acknowledging.
+//! Records out: sealing, issuing, making durable, acknowledging.
 //!
 //! The order, and what a power cut after each step leaves behind:
 //!
 //! 1. Whole blocks go to fresh places: of large writes as they are queued, of
 //!    others when the batch is sealed, so that blocks side by side are one
 //!    request. Nothing refers to those places: lost or torn, they are free space.
+//!    The few blocks of a small batch go into its record instead, and to their
+//!    places later.
 //! 2. The record is written, at the log's tail. Torn or lost: replay ends
 //!    before it. Whole, but data of step 1 lost: replay compares the data with
 //!    the checksums in the record and ends before it. Whole with its data: the
 //!    transactions happened, though nobody was told.
-//! 3. When both are complete, one flush. After it neither can be lost.
+//! 3. When both are complete and durable, and all records before: durable writes
+//!    are when they complete, others when a flush that began afterwards has ended.
 //! 4. `Committed` for its transactions.
 //! 5. Only now: blocks that they freed may be used again, and logged blocks
 //!    may be put in place. Done earlier, a cut would leave the state before
 //!    the record with its blocks overwritten.
+//!
+//! Durable writes or a flush: a durable write is one request, and nobody wakes up between
+//! the data and the flush. But the kernel flushes once for each, one flush after the other,
+//! unless the device makes single writes durable by itself. So a small batch is one durable
+//! write; a batch on its way beside another is two or three; and a flush follows where there
+//! are more, and where nobody has anything to do meanwhile (docs/benchmarks.md).
 //!
 //! A failed write or flush ends the store: what the device holds is not known.
 
@@ -21,6 +30,7 @@ use crate::alloc::Run;
 use crate::api::{StoreEvent, TxnId};
 use crate::batch::Batch;
 use crate::core::{BLOCK, Core, Flying};
+use crate::dirty::{Image, Version};
 use crate::engine::EngineError;
 use crate::gather::{Gathered, Pieces};
 use crate::io::Purpose;
@@ -32,6 +42,18 @@ use env::DiskError;
 const SPARE_OPS_MAX: usize = 2;
 const SPARE_OPS_LEN_MAX: usize = 256 << 10;
 
+/// Data in no more requests than this may go in durable writes.
+const DURABLE_REQUESTS_MAX: usize = 2;
+
+/// What else the device has to do while a batch is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beside {
+    /// Nothing, as far as one knows.
+    Nothing,
+    /// Another batch, now or soon.
+    More,
+}
+
 /// A record on its way.
 pub(crate) struct Issued {
     pub(crate) sequence: u64,
@@ -39,20 +61,33 @@ pub(crate) struct Issued {
     txns: Option<(TxnId, TxnId)>,
     /// Device writes that are not complete: the record's and its direct data's.
     writes: u32,
+    /// They are not all durable by themselves.
+    needs_flush: bool,
     freed: Vec<u32>,
 }
 
 impl Core {
+    /// A device with nothing to do does not wait for the end of a long batch: it writes the first
+    /// part while the rest is prepared.
+    pub(crate) fn begin_early(&mut self) {
+        let idle = self.issued.is_empty() && self.batches.len() == 1;
+        if idle && self.open_batch().txn_count() >= self.options.early_txns {
+            self.seal(Beside::More);
+            self.issue();
+        }
+    }
+
     /// The batch ends: what was queued goes out, unless enough is on its way;
     /// then it goes with what follows.
     pub(crate) fn commit(&mut self) {
         if self.failed.is_some() {
             return;
         }
-        let room = self.issued.len() < self.options.pipeline_depth && self.batches.len() == 1;
-        match room {
-            true => self.seal(),
-            false => self.snapshot_if_due(),
+        if self.has_room() {
+            let alone = self.issued.is_empty();
+            self.seal(if alone { Beside::Nothing } else { Beside::More });
+        } else {
+            self.snapshot_if_due();
         }
         self.issue();
         self.pump();
@@ -61,14 +96,29 @@ impl Core {
         }
     }
 
+    /// For the open batch to go out now.
+    fn has_room(&mut self) -> bool {
+        let waits = self.batches.len() > 1 || self.issued.len() >= self.options.pipeline_depth;
+        let worth_it = self.issued.is_empty()
+            || !self.volatile_cache
+            || self.open_batch().txn_count() >= self.options.beside_txns;
+        !waits && worth_it
+    }
+
     /// Closes the open batch. The index is now what it is after this record,
     /// so this is when a checkpoint can take its snapshot.
-    pub(crate) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self, beside: Beside) {
         let position = self.sealed_position;
         if self.open_batch().is_empty() {
             return;
         }
-        self.send_gathered();
+        if self.volatile_cache {
+            self.carry_few();
+        }
+        let batch = self.open_batch();
+        let flushed = batch.needs_flush || beside == Beside::Nothing;
+        let durable = self.volatile_cache && !flushed && self.gather.requests() <= DURABLE_REQUESTS_MAX;
+        self.send_gathered(durable);
         let batch = self.open_batch();
         let (sequence, len) = (batch.sequence, batch.record_len());
         let logged = batch.slots.len() * BLOCK;
@@ -83,22 +133,60 @@ impl Core {
         }
     }
 
+    /// The blocks of a small batch go into its record, if they are all of its data: then it is one
+    /// request. Side by side as their places are, many leave the log in one later.
+    fn carry_few(&mut self) {
+        let blocks = self.gather.blocks();
+        let limit = self.region.record_len_max();
+        let batch = self.open_batch();
+        let long = batch.direct_writes > 0 || batch.record_len_with(blocks) > limit;
+        if blocks == 0 || blocks > self.options.carried_blocks_max || long {
+            return;
+        }
+        for Gathered { run, pieces } in self.gather.take() {
+            let contents = pieces.0.iter().flat_map(|piece| piece.chunks(BLOCK));
+            for (device, content) in (run.start..run.end()).zip(contents) {
+                self.carry(device, content);
+            }
+        }
+    }
+
+    fn carry(&mut self, device: u32, content: &[u8]) {
+        let durable = self.durable;
+        let batch = self.open_batch();
+        let (slot, new) = batch.slot(device);
+        // It was partly overwritten in the same batch: what it has now is there.
+        if !new {
+            return;
+        }
+        batch.content_mut(slot).copy_from_slice(content);
+        batch.finish(slot, false);
+        let version = Version { sequence: batch.sequence, image: Image::Slot(slot), poisoned: false };
+        self.dirty.put(device, version, durable);
+    }
+
     /// Sends the open batch's data to its places.
-    pub(crate) fn send_gathered(&mut self) {
+    pub(crate) fn send_gathered(&mut self, durable: bool) {
         if self.gather.is_empty() {
             return;
         }
         for Gathered { run, pieces } in self.gather.take() {
-            self.send_direct(run, pieces);
+            self.send_direct(run, pieces, durable);
         }
     }
 
     /// Data that the open batch's record will refer to.
-    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces) {
+    pub(crate) fn send_direct(&mut self, run: Run, data: Pieces, durable: bool) {
         let batch = self.open_batch();
         batch.direct_writes += 1;
+        batch.needs_flush |= !durable;
         let purpose = Purpose::Direct { sequence: batch.sequence, run };
-        self.io.write(u64::from(run.start) * BLOCK_LEN, data.0.clone(), purpose);
+        let (offset, pieces) = (u64::from(run.start) * BLOCK_LEN, data.0.clone());
+        if durable {
+            self.io.write_durable(offset, pieces, purpose);
+        } else {
+            self.io.write(offset, pieces, purpose);
+        }
         self.flying.insert(run.start, Flying { count: run.count, data });
     }
 
@@ -131,16 +219,22 @@ impl Core {
         let position = self.issue_position;
         self.issue_position += len;
         let mut writes = batch.direct_writes;
+        let needs_flush = batch.needs_flush || !self.volatile_cache;
         let mut pieces = record.pieces;
         for (offset, span_len) in self.region.spans(position, len) {
             if span_len > 0 {
                 let rest = split_pieces(&mut pieces, span_len as usize);
-                self.io.write(offset, pieces, Purpose::Record { sequence });
+                let purpose = Purpose::Record { sequence };
+                if needs_flush {
+                    self.io.write(offset, pieces, purpose);
+                } else {
+                    self.io.write_durable(offset, pieces, purpose);
+                }
                 pieces = rest;
                 writes += 1;
             }
         }
-        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, freed: batch.freed });
+        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, needs_flush, freed: batch.freed });
         let mut ops = batch.ops;
         if self.spare_ops.len() < SPARE_OPS_MAX && ops.out.capacity() <= SPARE_OPS_LEN_MAX {
             ops.reset();
@@ -173,20 +267,25 @@ impl Core {
         self.flush_complete_records();
     }
 
-    /// One flush for every record that is complete and has only such before it.
+    /// Acknowledges what is durable, in order, and has the rest of what is complete flushed.
     fn flush_complete_records(&mut self) {
-        if self.flush_in_flight {
-            return;
+        while let Some(first) = self.issued.front().filter(|first| first.writes == 0) {
+            if first.needs_flush && self.volatile_cache {
+                return self.flush();
+            }
+            self.on_durable(first.sequence);
         }
+    }
+
+    /// One flush for every record that is complete and has only such before it.
+    fn flush(&mut self) {
         let complete = self.issued.iter().take_while(|issued| issued.writes == 0);
         let Some(sequence) = complete.last().map(|issued| issued.sequence) else {
             return;
         };
-        if self.volatile_cache {
+        if !self.flush_in_flight {
             self.flush_in_flight = true;
             self.io.flush(Purpose::Commit { sequence });
-        } else {
-            self.on_durable(sequence);
         }
     }
 

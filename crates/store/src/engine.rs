@@ -12,6 +12,7 @@ use crate::api::{
     CollId, FetchId, ObjectId, ObjectStat, ObjectStore, StoreError, StoreEvent, StoreMemory, StoreStats,
     Transaction, TxnId,
 };
+use crate::commit::Beside;
 use crate::core::Core;
 use crate::index;
 use crate::io::Purpose;
@@ -44,6 +45,14 @@ pub struct Options {
     pub dirty_len_max: usize,
     /// Records on their way to the device at once.
     pub pipeline_depth: usize,
+    /// So many transactions do not wait for the end of their batch when the device has nothing to do.
+    pub early_txns: u64,
+    /// So many are worth a record beside another one on its way; fewer would only wait for the
+    /// same flush, and go with what follows. Without a volatile cache one is.
+    pub beside_txns: u64,
+    /// With a volatile cache, a batch with so many blocks of data at most is one durable write: its
+    /// record carries them.
+    pub carried_blocks_max: usize,
     /// Copies of each checkpoint, 1 or 2.
     pub checkpoint_copies: usize,
     /// Bytes that the store takes in memory, about: most of it for the index, whose
@@ -63,6 +72,8 @@ pub struct Options {
     /// Small overwrites go through the log to the places that their blocks have, not only on a full and
     /// scattered device: for tests.
     pub always_keep_places: bool,
+    /// With it: all of the device was written at some time, so only what is discarded from now on.
+    pub written_out: bool,
 }
 
 impl Default for Options {
@@ -74,6 +85,9 @@ impl Default for Options {
             direct_len_min: 64 << 10,
             dirty_len_max: 16 << 20,
             pipeline_depth: 2,
+            early_txns: 20,
+            beside_txns: 8,
+            carried_blocks_max: 8,
             checkpoint_copies: 2,
             memory_limit: 256 << 20,
             read_cache: 64 << 20,
@@ -82,6 +96,7 @@ impl Default for Options {
             discard_quiet_commits: 16,
             lay_ahead: false,
             always_keep_places: false,
+            written_out: false,
         }
     }
 }
@@ -286,7 +301,7 @@ impl Engine {
             && !core.options.read_only
         {
             core.stop_trimming();
-            core.seal();
+            core.seal(Beside::Nothing);
             if core.sealed_position != core.reclaim.last_snapshot_position {
                 core.take_snapshot();
             }
@@ -605,6 +620,7 @@ impl ObjectStore for Engine {
             device_reads: io.reads,
             device_read_bytes: io.read_bytes,
             flushes: io.flushes,
+            durable_writes: io.durable_writes,
             transactions: core.transactions,
             transactions_paced: core.stalled.paced_count,
             checksum_errors: core.checksum_errors,

@@ -83,6 +83,15 @@ impl Gather {
         self.blocks >= GATHERED_BLOCKS_MAX
     }
 
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks as usize
+    }
+
+    /// Requests that it makes now.
+    pub(crate) fn requests(&self) -> usize {
+        self.parts.len()
+    }
+
     /// That part of `data` is to lie at `run`, padded with zeros. Appends each
     /// block's checksum. What is not aligned is copied, a block at a time, so that
     /// the checksum reads what the copy has just brought into the cache.

@@ -69,6 +69,8 @@ pub(crate) struct Counters {
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
     pub(crate) flushes: u64,
+    /// Of `writes`.
+    pub(crate) durable_writes: u64,
     pub(crate) by_part: WritesByPart,
 }
 
@@ -108,8 +110,18 @@ impl Io {
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
+        self.submit_write(offset, data, false, purpose)
+    }
+
+    /// Durable when it completes.
+    pub(crate) fn write_durable(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
+        self.counters.durable_writes += 1;
+        self.submit_write(offset, data, true, purpose)
+    }
+
+    fn submit_write(&mut self, offset: u64, data: Vec<Bytes>, durable: bool, purpose: Purpose) -> u64 {
         self.counters.count_write(&purpose, data.iter().map(|piece| piece.len() as u64).sum());
-        self.submit(DiskOp::Write { offset, data }, purpose)
+        self.submit(DiskOp::Write { offset, data, durable }, purpose)
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: u32, purpose: Purpose) -> u64 {

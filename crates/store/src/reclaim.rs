@@ -27,6 +27,7 @@
 
 use crate::alloc::{Allocator, Run};
 use crate::checkpoint::{self, CHUNK_BLOCKS, ChunkWriter, IndexSnapshot, PageWriter, Places, Stream};
+use crate::commit::Beside;
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Writeback};
 use crate::engine::EngineError;
@@ -247,7 +248,7 @@ impl Core {
 
     pub(crate) fn snapshot_if_due(&mut self) {
         if self.is_snapshot_due() {
-            self.seal();
+            self.seal(Beside::More);
             if !self.reclaim.has_snapshot() {
                 self.take_snapshot();
             }

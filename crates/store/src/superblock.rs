@@ -13,8 +13,12 @@ pub(crate) const MAGIC: [u8; 8] = *b"LOLISTOR";
 /// Of the format that this program writes.
 pub const VERSION: u32 = 2;
 
-/// Features without which the content would be misread. None yet.
-pub(crate) const INCOMPAT_KNOWN: u64 = 0;
+/// A record may carry blocks that its operations call directly written. Who does not know would
+/// look for them in their places.
+pub(crate) const INCOMPAT_CARRIED: u64 = 1;
+
+/// Features without which the content would be misread.
+pub(crate) const INCOMPAT_KNOWN: u64 = INCOMPAT_CARRIED;
 
 /// Smallest device: room for a log, two checkpoints and some data.
 pub const DEVICE_LEN_MIN: u64 = 16 << 20;

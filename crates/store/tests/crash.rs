@@ -84,11 +84,6 @@ fn operation(name: &str, step: u64) -> Option<Mutation> {
 /// What the store holds when a short workload begins.
 const BEGINNINGS: [&str; 4] = ["empty", "logged", "cold", "kept"];
 
-/// What is overwritten keeps its place, or does not.
-fn options_of(beginning: usize) -> Options {
-    Options { always_keep_places: BEGINNINGS[beginning] == "kept", ..options() }
-}
-
 fn beginning(which: usize) -> &'static (Image, MemStore, usize) {
     static MADE: [OnceLock<(Image, MemStore, usize)>; 4] = [const { OnceLock::new() }; 4];
     MADE[which].get_or_init(|| {
@@ -116,14 +111,24 @@ fn beginning(which: usize) -> &'static (Image, MemStore, usize) {
 }
 
 /// How the operations reach the device.
-const PACES: [&str; 3] = ["piped", "batched", "one-by-one"];
+const PACES: [&str; 4] = ["piped", "batched", "one-by-one", "apart"];
+
+/// "kept": what is overwritten keeps its place. "apart": data goes to its places, in durable writes
+/// beside another record and before a flush alone.
+fn options_of(beginning: usize, pace: usize) -> Options {
+    let options = Options { always_keep_places: BEGINNINGS[beginning] == "kept", ..options() };
+    match PACES[pace] {
+        "apart" => Options { carried_blocks_max: 0, beside_txns: 1, ..options },
+        _ => options,
+    }
+}
 
 /// Runs one short workload and tries its cuts: those after its last operation
 /// only, the others being those of a shorter workload.
 fn short(beginning_at: usize, pace: usize, operations: &[usize], effort: Effort) -> u64 {
     let names: Vec<&str> = operations.iter().map(|at| OPERATIONS[*at]).collect();
     let workload = format!("{}/{}/{}", BEGINNINGS[beginning_at], PACES[pace], names.join("+"));
-    let options = options_of(beginning_at);
+    let options = options_of(beginning_at, pace);
     let mut checker = Checker::new(workload, options.clone(), effort);
     let mut random = Random::from_seed(checker.seed);
     let (image, model, number) = beginning(beginning_at);
@@ -143,7 +148,7 @@ fn short(beginning_at: usize, pace: usize, operations: &[usize], effort: Effort)
         }
         match PACES[pace] {
             "batched" => (),
-            "piped" => {
+            "piped" | "apart" => {
                 trace.rig.engine.commit();
                 trace.rig.collect();
                 for _ in 0..random.below(3) {
@@ -191,7 +196,7 @@ fn three_operations(part: usize, parts: usize) {
     for n in (part..count * count * count).step_by(parts) {
         let operations = [n / (count * count), n / count % count, n % count];
         let spread = operations[0] + 2 * operations[1] + 5 * operations[2];
-        states += short(spread % 4, spread / 4 % 3, &operations, THREE);
+        states += short(spread % 4, spread / 4 % 4, &operations, THREE);
     }
     report(&format!("three operations, part {part}"), states, 20_000);
 }
@@ -257,7 +262,16 @@ const LONG: [Long; 9] = [
     },
     Long {
         name: "deep",
-        options: || Options { pipeline_depth: 4, ..options() },
+        options: || Options { pipeline_depth: 4, early_txns: 3, beside_txns: 1, ..options() },
+        mix: SMALL,
+        transactions: 400,
+        fills: false,
+        runs: 8,
+        effort: DRAW,
+    },
+    Long {
+        name: "apart",
+        options: || Options { carried_blocks_max: 0, early_txns: 3, beside_txns: 1, ..cached(options()) },
         mix: SMALL,
         transactions: 400,
         fills: false,
@@ -369,7 +383,7 @@ fn long_runs(names: &[&str], at_least: u64) {
 
 #[test]
 fn long_workloads_survive_sampled_cuts() {
-    long_runs(&["mixed", "deep"], 1000);
+    long_runs(&["mixed", "deep", "apart"], 1000);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::damage::{LOG, Used, used};
 use common::disk::{Image, SimDisk};
 use common::*;
-use env::DiskOp;
+use env::{DiskOp, DiskRequest};
 use store::{
     CollId, DEVICE_LEN_MIN, Engine, FsckReport, Identity, Mutation, ObjectId, ObjectStore, OpenError,
     Options, StoreError, StoreEvent,
@@ -330,28 +330,81 @@ fn a_slow_read_sees_what_was_there_when_it_was_asked_for() {
     assert!(rig.engine.is_idle());
 }
 
-#[test]
-fn nothing_is_acknowledged_before_its_flush() {
+/// A store whose device has nothing to do, after so many writes of a block side by side and a commit.
+fn after_writes(count: u64) -> Rig {
     let mut rig = Rig::format(DEVICE_LEN, options(), 1);
     rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
     rig.drive();
     rig.take_committed();
-    let flushes = rig.engine.stats().flushes;
-    for n in 0..20u64 {
+    for n in 0..count {
         rig.run(vec![write(&id(pg(0), "o"), n * 4096, pattern(n, 4096))]).unwrap();
     }
     rig.engine.commit();
     rig.collect();
+    rig
+}
+
+fn is_durable_write(request: &DiskRequest) -> bool {
+    matches!(request.op, DiskOp::Write { durable: true, .. })
+}
+
+#[test]
+fn nothing_is_acknowledged_before_its_flush() {
+    let mut rig = after_writes(19);
     assert_eq!(rig.disk.queue.len(), 2, "one write carries the data, one the record");
-    let durable = rig.engine.stats().flushes;
+    assert!(!rig.disk.queue.iter().any(is_durable_write), "nobody else keeps the device busy");
     while rig.disk.queue.iter().any(|request| !matches!(request.op, DiskOp::Flush)) {
         rig.step();
         assert!(!rig.events.iter().any(|e| matches!(e, StoreEvent::Committed(_))));
     }
-    assert_eq!(rig.engine.stats().flushes, durable + 1);
+    let flushes = rig.engine.stats().flushes;
     rig.step();
-    assert_eq!(rig.take_committed().len(), 20);
-    assert_eq!(rig.engine.stats().flushes, flushes + 1);
+    assert_eq!(rig.take_committed().len(), 19);
+    assert_eq!(rig.engine.stats().flushes, flushes);
+}
+
+#[test]
+fn a_small_batch_is_one_durable_write() {
+    let mut rig = after_writes(8);
+    let flushes = rig.engine.stats().flushes;
+    assert_eq!(rig.disk.queue.len(), 1, "the record carries the data");
+    assert!(is_durable_write(&rig.disk.queue[0]));
+    assert!(rig.take_committed().is_empty());
+    rig.step();
+    assert_eq!(rig.take_committed().len(), 8);
+    assert_eq!(rig.engine.stats().flushes, flushes);
+    // Its places are side by side: one request, whenever the log has to go.
+    let in_place = rig.engine.stats().writes_by_part.in_place;
+    assert_eq!(in_place.requests, 0);
+    assert_eq!(rig.read(&id(pg(0), "o"), 4096, 4096).unwrap(), pattern(1, 4096));
+    rig.engine.checkpoint();
+    rig.drive();
+    assert_eq!(rig.engine.stats().writes_by_part.in_place.requests, 1);
+    assert_eq!(rig.read(&id(pg(0), "o"), 4096, 4096).unwrap(), pattern(1, 4096));
+}
+
+#[test]
+fn the_first_part_of_a_long_batch_does_not_wait_for_the_rest() {
+    let mut rig = after_writes(32);
+    assert_eq!(rig.disk.queue.len(), 4, "twice data and record");
+    assert!(rig.disk.queue.iter().all(is_durable_write), "one is on its way while the other is prepared");
+    let flushes = rig.engine.stats().flushes;
+    rig.drive();
+    assert_eq!(rig.take_committed().len(), 32);
+    assert_eq!(rig.engine.stats().flushes, flushes);
+}
+
+#[test]
+fn a_durable_record_is_acknowledged_after_all_before_it() {
+    let mut rig = after_writes(32);
+    let complete = |rig: &mut Rig, at| {
+        let (token, result) = rig.disk.complete(at);
+        rig.engine.on_disk_done(token, result);
+        rig.take_committed().len()
+    };
+    // The last two are the second record and its data.
+    assert_eq!([complete(&mut rig, 3), complete(&mut rig, 2)], [0, 0]);
+    assert_eq!([complete(&mut rig, 1), complete(&mut rig, 0)], [0, 32]);
 }
 
 fn fsck(image: Image) -> FsckReport {

@@ -177,7 +177,7 @@ impl Rig {
                 self.file.read_exact_at(&mut buf[..len as usize], offset).unwrap();
                 buf.freeze()
             }
-            DiskOp::Write { mut offset, data } => {
+            DiskOp::Write { mut offset, data, .. } => {
                 for block in data.iter().flat_map(|piece| piece.chunks(4096)) {
                     let touched = &mut self.touched[(offset / 4096) as usize];
                     *touched |= block.iter().any(|byte| *byte != 0);

@@ -292,9 +292,12 @@ fn answers_as_the_model_does_with_little_memory_and_many_clones() {
 }
 
 #[test]
-fn answers_as_the_model_does_with_one_record_and_one_copy() {
-    let options = Options { pipeline_depth: 1, checkpoint_copies: 1, ..options() };
-    runs("one record, one copy", 4000..4007, 100_000, &Run { options, mix: SMALL, ..usual() });
+fn answers_as_the_model_does_with_one_record_or_many() {
+    let one = Options { pipeline_depth: 1, checkpoint_copies: 1, ..options() };
+    runs("one record, one copy", 4000..4007, 100_000, &Run { options: one, mix: SMALL, ..usual() });
+    let options =
+        Options { pipeline_depth: 3, early_txns: 3, beside_txns: 1, carried_blocks_max: 0, ..options() };
+    runs("many records, data apart", 4100..4104, 50_000, &Run { options, mix: SMALL, ..usual() });
 }
 
 #[test]

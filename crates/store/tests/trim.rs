@@ -21,7 +21,7 @@ impl Device {
     fn drive(&mut self, engine: &mut Engine) {
         while let Some(request) = engine.poll_disk() {
             let result = match request.op {
-                DiskOp::Write { offset, data } => {
+                DiskOp::Write { offset, data, .. } => {
                     let blocks = data
                         .iter()
                         .flat_map(|piece| (0..piece.len()).step_by(4096).map(move |at| (piece, at)));

@@ -243,7 +243,7 @@ impl DiskNode {
         let offset = env.random().below(DISK_LEN / u64::from(len)) * u64::from(len);
         let op = match self.load.read {
             true => DiskOp::Read { offset, len },
-            false => DiskOp::Write { offset, data: vec![self.data.clone()] },
+            false => DiskOp::Write { offset, data: vec![self.data.clone()], durable: false },
         };
         self.outstanding += 1;
         env.submit(DiskRequest { token: 0, op });

@@ -387,14 +387,14 @@ impl Core {
         }
     }
 
-    pub(crate) fn on_disk_done(&mut self, token: u64, was_flush: bool, result: DiskResult) {
+    pub(crate) fn on_disk_done(&mut self, token: u64, was_durable: bool, result: DiskResult) {
         self.disk_in_flight -= 1;
         let result = match self.disk_failed {
             // It may have completed, but no flush can cover it any more.
             Some(errno) => Err(DiskError::Io { errno }),
             None => result,
         };
-        if was_flush
+        if was_durable
             && let Err(error) = &result
             && self.disk_failed.is_none()
         {
@@ -402,7 +402,7 @@ impl Core {
                 DiskError::Io { errno } => *errno,
                 DiskError::BadRange => libc::EIO,
             };
-            tracing::error!(errno, "a flush failed: the device takes no more requests");
+            tracing::error!(errno, "a flush or a durable write failed: the device takes no more requests");
             self.disk_failed = Some(errno);
         }
         self.events.push(Event::DiskDone { token, result });

@@ -55,11 +55,13 @@ pub struct DiskFacts {
     pub direct: Finding,
     /// Whether a completed write can be lost by a power cut before a flush.
     pub volatile_cache: Finding,
-    /// Whether a write can be made durable by itself. We flush instead: one
-    /// flush covers a batch.
+    /// Whether the device makes a single write durable by itself; else the kernel
+    /// flushes after a durable write.
     pub fua: bool,
     /// Whether space that is no longer needed can be given back.
     pub discard: Finding,
+    /// Whether the first write to a place may have to find room for it.
+    pub holes: Finding,
 }
 
 const BLKSSZGET: libc::Ioctl = 0x1268;
@@ -91,6 +93,7 @@ pub(crate) fn of_block_device(file: &File, device: u64, direct: Finding) -> io::
         volatile_cache: volatile_cache(queue.text("write_cache").as_deref()),
         fua: queue.number("fua") == Some(1),
         discard: block_discard(queue.number("discard_max_bytes"), queue.number("write_zeroes_max_bytes")),
+        holes: finding(false, "a block device"),
     })
 }
 
@@ -107,7 +110,22 @@ pub(crate) fn of_file(file: &File, direct: Finding, block_len: u32) -> io::Resul
         ),
         fua: false,
         discard: punches_holes(file),
+        holes: holes(file),
     })
+}
+
+/// The file system counts space that is reserved and was never written as holes, too: as they
+/// do, it makes the first write there wait for its journal.
+fn holes(file: &File) -> Finding {
+    let Ok(metadata) = file.metadata() else { return finding(true, "the file cannot be looked at") };
+    // SAFETY: no pointers. Nobody uses the descriptor's position.
+    let first = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };
+    match u64::try_from(first) {
+        // Every file ends with a hole.
+        Ok(first) if first >= metadata.len() => finding(false, "the file was written as a whole"),
+        Ok(_) => finding(true, "the file has holes"),
+        Err(_) => finding(true, "the file system does not say"),
+    }
 }
 
 /// When the kernel says nothing, assume the worst.

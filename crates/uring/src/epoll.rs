@@ -242,7 +242,7 @@ impl Epoll {
                         disk.take_done(&mut self.completions);
                     }
                     for done in self.completions.drain(..) {
-                        core.on_disk_done(done.token, done.was_flush, done.result);
+                        core.on_disk_done(done.token, done.was_durable, done.result);
                     }
                 }
                 _ => self.handle_socket(core, index, events),

@@ -687,7 +687,7 @@ impl Ring {
         match transfer.on_result(result, &self.pool) {
             Progress::Again => self.push_transfer(index),
             Progress::Done(result) => {
-                core.on_disk_done(transfer.token, transfer.is_flush(), result);
+                core.on_disk_done(transfer.token, transfer.makes_durable(), result);
                 self.transfers[index as usize] = None;
                 self.free_transfers.push(index);
                 self.in_flight -= 1;
@@ -717,8 +717,12 @@ mod types_for {
             impl Target for $kind {
                 fn entry(self, call: Call) -> squeue::Entry {
                     match call {
-                        Call::Write { offset, iovecs, count, .. } => {
-                            opcode::Writev::new(self, iovecs, count as u32).offset(offset).build()
+                        Call::Write { offset, iovecs, count, durable } => {
+                            let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                            opcode::Writev::new(self, iovecs, count as u32)
+                                .offset(offset)
+                                .rw_flags(flags)
+                                .build()
                         }
                         Call::Read { offset, address, len } => {
                             opcode::Read::new(self, address, len as u32).offset(offset).build()

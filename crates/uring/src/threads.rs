@@ -16,7 +16,7 @@ const THREADS: usize = 8;
 
 pub(crate) struct Completion {
     pub(crate) token: u64,
-    pub(crate) was_flush: bool,
+    pub(crate) was_durable: bool,
     pub(crate) result: DiskResult,
 }
 
@@ -128,7 +128,7 @@ fn perform(disk: RawFd, mut transfer: Transfer, pool: &ReadPool) -> Completion {
     loop {
         let result = call(disk, transfer.next_call());
         if let Progress::Done(result) = transfer.on_result(result, pool) {
-            return Completion { token: transfer.token, was_flush: transfer.is_flush(), result };
+            return Completion { token: transfer.token, was_durable: transfer.makes_durable(), result };
         }
     }
 }
@@ -139,8 +139,9 @@ fn call(disk: RawFd, call: Call) -> i32 {
     // transfer waits for this function.
     let result = unsafe {
         match call {
-            Call::Write { offset, iovecs, count, .. } => {
-                check_len(libc::pwritev(disk, iovecs, count as i32, offset as i64))
+            Call::Write { offset, iovecs, count, durable } => {
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                check_len(libc::pwritev2(disk, iovecs, count as i32, offset as i64, flags))
             }
             Call::Read { offset, address, len } => {
                 check_len(libc::pread(disk, address.cast(), len, offset as i64))

@@ -22,6 +22,7 @@ enum Op {
         offset: u64,
         data: Vec<Bytes>,
         len: usize,
+        durable: bool,
     },
     /// `buf` is empty only once the read has ended.
     Read {
@@ -44,7 +45,7 @@ unsafe impl Send for Transfer {}
 /// The next system call of a transfer. Pointers are valid until the transfer
 /// is dropped or `next_call` is called again.
 pub(crate) enum Call {
-    Write { offset: u64, iovecs: *const libc::iovec, count: usize },
+    Write { offset: u64, iovecs: *const libc::iovec, count: usize, durable: bool },
     Read { offset: u64, address: *mut u8, len: usize },
     Flush,
     Discard { offset: u64, len: u64 },
@@ -59,9 +60,9 @@ pub(crate) enum Progress {
 impl Transfer {
     pub(crate) fn new(token: u64, op: DiskOp, pool: &ReadPool) -> Transfer {
         let op = match op {
-            DiskOp::Write { offset, data } => {
+            DiskOp::Write { offset, data, durable } => {
                 let len = data.iter().map(Bytes::len).sum();
-                Op::Write { offset, data, len }
+                Op::Write { offset, data, len, durable }
             }
             DiskOp::Read { offset, len } => {
                 let len = len as usize;
@@ -73,13 +74,14 @@ impl Transfer {
         Transfer { token, op, done: 0, iovecs: Vec::new() }
     }
 
-    pub(crate) fn is_flush(&self) -> bool {
-        matches!(self.op, Op::Flush)
+    /// Its success promises that data is on stable storage.
+    pub(crate) fn makes_durable(&self) -> bool {
+        matches!(self.op, Op::Flush | Op::Write { durable: true, .. })
     }
 
     pub(crate) fn next_call(&mut self) -> Call {
         match &mut self.op {
-            Op::Write { offset, data, .. } => {
+            Op::Write { offset, data, durable, .. } => {
                 let mut skip = self.done;
                 self.iovecs.clear();
                 for piece in data.iter() {
@@ -99,6 +101,7 @@ impl Transfer {
                     offset: *offset + self.done as u64,
                     iovecs: self.iovecs.as_ptr(),
                     count: self.iovecs.len(),
+                    durable: *durable,
                 }
             }
             Op::Read { offset, buf, len } => Call::Read {
@@ -150,10 +153,10 @@ mod tests {
     fn a_short_write_continues_inside_the_piece_it_stopped_in() {
         let pool = ReadPool::default();
         let data = vec![Bytes::from(vec![1; 4096]), Bytes::from(vec![2; 8192])];
-        let mut transfer = Transfer::new(7, DiskOp::Write { offset: 4096, data }, &pool);
+        let mut transfer = Transfer::new(7, DiskOp::Write { offset: 4096, data, durable: true }, &pool);
         assert!(matches!(transfer.next_call(), Call::Write { offset: 4096, count: 2, .. }));
         assert!(matches!(transfer.on_result(8192, &pool), Progress::Again));
-        assert!(matches!(transfer.next_call(), Call::Write { offset: 12288, count: 1, .. }));
+        assert!(matches!(transfer.next_call(), Call::Write { offset: 12288, count: 1, durable: true, .. }));
         assert!(matches!(transfer.on_result(4096, &pool), Progress::Done(Ok(_))));
     }
 

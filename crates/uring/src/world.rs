@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 /// So many requests, or so many bytes, do not wait for the end of the batch. Fewer are not worth a
 /// system call of their own.
 const EARLY_REQUESTS: usize = 8;
-const EARLY_BYTES: u64 = 512 << 10;
+const EARLY_BYTES: u64 = 64 << 10;
 
 pub(crate) struct World<'a> {
     core: &'a mut Core,
@@ -91,6 +91,9 @@ impl Env for World<'_> {
     fn submit(&mut self, request: DiskRequest) {
         self.waiting_bytes += request.op.byte_len();
         self.core.submit(request);
+    }
+
+    fn submitted(&mut self) {
         if self.core.disk_queue_len() >= EARLY_REQUESTS || self.waiting_bytes >= EARLY_BYTES {
             self.waiting_bytes = 0;
             self.driver.start_disk(self.core);

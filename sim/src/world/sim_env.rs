@@ -72,10 +72,12 @@ impl Env for SimEnv<'_> {
         let done =
             |result: DiskResult| Entry::Deliver { node, life, event: Event::DiskDone { token, result } };
         let entry = match request.op {
-            DiskOp::Write { offset, data } => match self.core.disk(node).start_write(offset, data) {
-                Ok(write) => Entry::DiskWritten { node, life, token, write },
-                Err(error) => done(Err(error)),
-            },
+            DiskOp::Write { offset, data, durable } => {
+                match self.core.disk(node).start_write(offset, data, durable) {
+                    Ok(write) => Entry::DiskWritten { node, life, token, write },
+                    Err(error) => done(Err(error)),
+                }
+            }
             DiskOp::Read { offset, len } => done(self.core.disk(node).read(offset, len)),
             DiskOp::Flush => {
                 let covered = self.core.disk(node).start_flush();

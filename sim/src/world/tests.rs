@@ -222,7 +222,7 @@ fn completions_of_an_earlier_life_are_not_delivered() {
     let log = Log::default();
     world.start(id, Probe::new(&log), &[]);
     let data = vec![Bytes::from(vec![1; 4096])];
-    let request = DiskRequest { token: 9, op: DiskOp::Write { offset: 0, data } };
+    let request = DiskRequest { token: 9, op: DiskOp::Write { offset: 0, data, durable: false } };
     SimEnv { core: &mut world.core, me: id }.submit(request);
     world.kill(id, false);
     world.start(id, Probe::new(&log), &[]);

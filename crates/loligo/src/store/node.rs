@@ -133,6 +133,7 @@ impl<T: Task> TaskNode<'_, T> {
             sent += 1;
             env.submit(request);
         }
+        env.submitted();
         sent
     }
 

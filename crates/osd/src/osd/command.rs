@@ -96,6 +96,7 @@ impl<S: ObjectStore> Osd<S> {
             ("transactions", stats.transactions),
             ("transactions_paced", stats.transactions_paced),
             ("flushes", stats.flushes),
+            ("durable_writes", stats.durable_writes),
             ("log_writes", log.requests),
             ("log_bytes", log.bytes),
             ("data_writes", data.requests),

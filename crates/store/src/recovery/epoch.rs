@@ -16,7 +16,7 @@ use crate::pins::Pins;
 use crate::read_cache::ReadCache;
 use crate::reclaim::Reclaim;
 use crate::stalled::Stalled;
-use crate::superblock::Superblock;
+use crate::superblock::{INCOMPAT_CARRIED, Superblock};
 use crate::trim::Trim;
 use base::AlignedBuf;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +37,7 @@ impl Opening {
             let superblock = self.superblock.as_mut().expect("read before anything else");
             superblock.generation += 1;
             superblock.epoch += 1;
+            superblock.incompat |= INCOMPAT_CARRIED;
             superblock.recovered_sequence = last;
         }
         let purpose = Purpose::Open { part: 0 };
@@ -70,7 +71,7 @@ impl Opening {
         let discard = self.options.discard && !self.options.read_only;
         let lays = self.options.lay_ahead && !self.options.read_only;
         if lays {
-            rebuilt.alloc.watch_untouched();
+            rebuilt.alloc.watch_untouched(self.options.written_out);
         }
         let trim = Trim::new(discard, rebuilt.alloc.blocks(), self.options.discard_blocks_min);
         let mut core = Box::new(Core {
@@ -91,7 +92,7 @@ impl Opening {
             awaits: BTreeMap::new(),
             releasing: Vec::new(),
             trim,
-            lay: Lay::new(lays, position),
+            lay: Lay::new(lays, if self.options.written_out { region.len } else { position }),
             batches: VecDeque::from([Batch::new(sequence, buffers.clone(), OpWriter::default())]),
             buffers,
             read_buffers: Buffers::long(),

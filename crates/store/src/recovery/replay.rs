@@ -139,16 +139,16 @@ impl Opening {
             };
             for (device, crc) in (*device..).zip(crcs.iter()) {
                 sink.direct.remove(&device);
-                if !*logged {
-                    sink.dirty.remove(device);
-                    sink.direct.insert(device, (header.sequence, *crc));
-                } else if let Some(slot) = slots.get(&device) {
+                sink.dirty.remove(device);
+                // Whatever the operation says: what the record carries need not be in its place yet.
+                if let Some(slot) = slots.get(&device) {
                     // Copied: the log around it should not stay in memory.
                     let image = Image::Frozen(Bytes::copy_from_slice(&slot.content));
                     let sequence = header.sequence;
                     let version = Version { sequence, image, poisoned: slot.poisoned };
-                    sink.dirty.remove(device);
                     sink.dirty.put(device, version, sequence);
+                } else if !*logged {
+                    sink.direct.insert(device, (header.sequence, *crc));
                 }
             }
             Ok(())

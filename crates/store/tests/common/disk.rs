@@ -97,7 +97,7 @@ pub struct Unflushed {
 impl Unflushed {
     fn of(request: &DiskRequest) -> Option<Unflushed> {
         let (offset, data) = match &request.op {
-            DiskOp::Write { offset, data } => (*offset, joined(data)),
+            DiskOp::Write { offset, data, .. } => (*offset, joined(data)),
             // What reads of it return is anybody's guess: make sure that nobody relies on it.
             DiskOp::Discard { offset, len } => (*offset, vec![0xdd; *len as usize].into()),
             _ => return None,
@@ -108,6 +108,23 @@ impl Unflushed {
     pub fn overlaps(&self, other: &Unflushed) -> bool {
         self.offset < other.offset + other.data.len() as u64
             && other.offset < self.offset + self.data.len() as u64
+    }
+
+    /// What is left of it once a durable write has covered a part: that cannot come back.
+    fn outside(self, durable: &Unflushed) -> Vec<Unflushed> {
+        if !self.overlaps(durable) {
+            return vec![self];
+        }
+        let end = self.offset + self.data.len() as u64;
+        let before = (self.offset, durable.offset);
+        let after = (durable.offset + durable.data.len() as u64, end);
+        let part = |(from, to): (u64, u64)| {
+            (from < to).then(|| {
+                let data = self.data.slice((from - self.offset) as usize..(to - self.offset) as usize);
+                Unflushed { number: self.number, offset: from, data }
+            })
+        };
+        [before, after].into_iter().filter_map(part).collect()
     }
 
     pub fn sectors(&self) -> usize {
@@ -191,7 +208,7 @@ impl SimDisk {
     /// A device gives no order to requests that are under way together.
     fn assert_alone(&self, request: &DiskRequest) {
         let range = |request: &DiskRequest| match &request.op {
-            DiskOp::Write { offset, data } => {
+            DiskOp::Write { offset, data, .. } => {
                 (*offset, data.iter().map(|piece| piece.len() as u64).sum(), true)
             }
             DiskOp::Discard { offset, len } => (*offset, *len, true),
@@ -218,7 +235,7 @@ impl SimDisk {
             return (request.token, Err(DiskError::Io { errno: 5 }));
         }
         let result = match &request.op {
-            DiskOp::Write { offset, data } => {
+            DiskOp::Write { offset, data, .. } => {
                 let mut at = *offset;
                 for piece in data {
                     assert!((piece.as_ptr() as usize).is_multiple_of(4096), "unaligned memory");
@@ -256,6 +273,11 @@ impl SimDisk {
         (request.token, result)
     }
 
+    /// Completing it changes what a power cut leaves for certain.
+    pub fn makes_durable(&self, at: usize) -> bool {
+        matches!(self.queue[at].op, DiskOp::Flush | DiskOp::Write { durable: true, .. })
+    }
+
     fn arrive(&mut self, request: &DiskRequest) {
         let Some(mut write) = Unflushed::of(request) else { return };
         write.number = self.completed_writes;
@@ -272,7 +294,12 @@ impl SimDisk {
             }
         }
         self.visible.write(write.offset, &write.data);
-        self.unflushed.push(write);
+        if matches!(request.op, DiskOp::Write { durable: true, .. }) {
+            self.durable.write(write.offset, &write.data);
+            self.unflushed = self.unflushed.drain(..).flat_map(|earlier| earlier.outside(&write)).collect();
+        } else {
+            self.unflushed.push(write);
+        }
     }
 
     /// Every write that a power cut may undo: completed ones and those under way.

@@ -12,7 +12,6 @@ use base::Random;
 use bytes::Bytes;
 use crash::Cut;
 use disk::{Image, SimDisk};
-use env::DiskOp;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
     CollId, Engine, FetchId, Fsck, FsckReport, Identity, MemStore, Mutation, ObjectId, ObjectStore,
@@ -51,7 +50,7 @@ pub struct Rig {
     pub newest_first: bool,
     /// `Committed` events so far.
     pub committed: u64,
-    /// When recording: what the device held before each flush that changed it.
+    /// When recording: what the device held before each flush and durable write that changed it.
     pub cuts: Option<Vec<Cut>>,
 }
 
@@ -122,7 +121,7 @@ impl Rig {
             // Some requests stay for long while others overtake them.
             at = at.max(self.random.below(len) as usize).max(self.random.below(len) as usize);
         }
-        if matches!(self.disk.queue[at].op, DiskOp::Flush) {
+        if self.disk.makes_durable(at) {
             self.record_cut();
         }
         let (token, result) = self.disk.complete(at);

@@ -12,6 +12,7 @@ use uring::{Backend, Disk, DiskOptions};
 
 contract!(
     writes_flushes_and_reads_back,
+    durable_write_of_many_pieces,
     many_requests_complete_once_each,
     long_and_many_requests_leave_while_the_batch_goes_on,
     vectored_write_of_many_pieces,
@@ -39,7 +40,7 @@ fn block(fill: u8, len: usize) -> Bytes {
 }
 
 fn write(offset: u64, data: Vec<Bytes>) -> DiskOp {
-    DiskOp::Write { offset, data }
+    DiskOp::Write { offset, data, durable: false }
 }
 
 /// Runs one list of requests after the other, each list at once; the results
@@ -98,6 +99,18 @@ fn writes_flushes_and_reads_back(backend: Backend) {
     assert!(file[8192..12288] == [1; 4096]);
 }
 
+/// That they are durable shows in the system calls: `clients/ack_after_flush.py`.
+fn durable_write_of_many_pieces(backend: Backend) {
+    let folder = folder();
+    let pieces: Vec<Bytes> = (0..2000).map(|piece| block(piece as u8, 4096)).collect();
+    let expected = pieces.concat();
+    let durable = DiskOp::Write { offset: 4096, data: pieces, durable: true };
+    let results = perform(backend, Some(open(&folder)), vec![vec![durable]]);
+    assert_eq!(results[0], Ok(Bytes::new()));
+    let file = std::fs::read(folder.path().join("disk")).expect("the file");
+    assert!(file[4096..4096 + expected.len()] == expected[..]);
+}
+
 fn many_requests_complete_once_each(backend: Backend) {
     let folder = folder();
     let mut random = Random::from_seed(11);
@@ -133,6 +146,7 @@ fn long_and_many_requests_leave_while_the_batch_goes_on(backend: Backend) {
             Step::Start => {
                 for (token, op) in ops.take().into_iter().flatten().enumerate() {
                     env.submit(DiskRequest { token: token as u64, op });
+                    env.submitted();
                 }
                 // Nothing has ended the batch yet.
                 let deadline = Instant::now() + Duration::from_secs(20);

@@ -2,7 +2,7 @@
 //!
 //! A write counts when the store has said that it is committed, not earlier.
 
-use super::layout::{Layout, OBJECT_LEN};
+use super::layout::Layout;
 use super::measured::{DeviceUse, Measured};
 use super::order_watch::OrderWatch;
 use super::plan::{Op, Plan};
@@ -58,7 +58,7 @@ pub struct ClosedLoop {
 pub enum Next {
     /// Another, when something has happened or at this time at the latest.
     Wait(Time),
-    /// Another at once, when what was queued has been sent: long writes come to an OSD one by one.
+    /// Another at once, when what was queued has been sent: operations come to an OSD one by one.
     Again,
     Done(Measured),
 }
@@ -82,7 +82,8 @@ impl Surroundings<'_> {
             write_bytes: stats.device_write_bytes,
             reads: stats.device_reads,
             read_bytes: stats.device_read_bytes,
-            flushes: stats.flushes,
+            // The kernel or the device flushes after each durable write, too.
+            flushes: stats.flushes + stats.durable_writes,
             discards: self.discards,
         }
     }
@@ -142,9 +143,7 @@ impl ClosedLoop {
             match self.plan.next(around.layout, &|| store.stats(), around.random) {
                 Some(op) => {
                     self.issue(around, op, now)?;
-                    if matches!(op, Op::Write { len: OBJECT_LEN, .. }) {
-                        return Ok(Next::Again);
-                    }
+                    return Ok(Next::Again);
                 }
                 None => self.ending = true,
             }

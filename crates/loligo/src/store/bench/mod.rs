@@ -372,9 +372,7 @@ fn report(
         );
         print!("{}", table(rows));
         if let Some(acknowledged) = acknowledged {
-            println!(
-                "{acknowledged} writes: each was acknowledged after a flush that began when it was written"
-            );
+            println!("{acknowledged} writes: each was acknowledged when all of it was durable");
         }
         slow.iter().for_each(|line| println!("{line}"));
     }

@@ -1,6 +1,6 @@
 //! Watches the requests to the device and checks the promise behind every
-//! acknowledgement: all of a write's bytes had been written, and then a flush
-//! that began afterwards had ended.
+//! acknowledgement: each of a write's parts was in a durable write that had
+//! completed, or in another before a flush that had ended.
 //!
 //! Each write carries its number and the place it is for in every data block and
 //! in an xattr, so that its bytes are found wherever the store puts them. Of
@@ -49,25 +49,38 @@ fn mark(operation: u64, part: Part) -> [u8; MARK_LEN] {
     mark
 }
 
+/// A device write on its way.
+struct Write {
+    /// What it carries.
+    parts: Vec<(u64, Part)>,
+    durable: bool,
+}
+
+/// A mark of which the log's end has made two writes.
+struct Torn {
+    /// Those of the two that are on their way.
+    writes: BTreeSet<u64>,
+    /// Both are durable writes.
+    durable: bool,
+    found: (u64, Part),
+}
+
 #[derive(Default)]
 pub struct OrderWatch {
     /// Operations whose bytes no completed write has carried yet.
     missing: BTreeMap<Part, BTreeSet<u64>>,
-    /// Operation to its parts still missing.
+    /// Operation to its parts that are not durable yet.
     parts_left: BTreeMap<u64, u64>,
-    /// Operation to the number of the write that completed it.
-    written: BTreeMap<u64, u64>,
-    /// Requests on their way: what a write carries.
-    writes: BTreeMap<u64, Vec<(u64, Part)>>,
+    /// By number: completed writes that no flush has covered, with the operations of their parts.
+    unflushed: BTreeMap<u64, Vec<u64>>,
+    /// By token: requests on their way.
+    writes: BTreeMap<u64, Write>,
     /// The end of the last write, in which a mark may begin, and the write.
     tail: (u64, Vec<u8>),
-    /// Marks of which the log's end has made two writes, and those of the two that are on their way.
-    torn: Vec<(BTreeSet<u64>, (u64, Part))>,
+    torn: Vec<Torn>,
     /// How many writes had completed when the flush left.
     flushes: BTreeMap<u64, u64>,
     completed: u64,
-    /// Writes up to here are durable.
-    durable: u64,
     pub acknowledged: u64,
 }
 
@@ -84,9 +97,9 @@ impl OrderWatch {
 
     pub fn on_submit(&mut self, request: &DiskRequest) {
         match &request.op {
-            DiskOp::Write { data, .. } => {
+            DiskOp::Write { data, durable, .. } => {
                 let parts = data.iter().flat_map(|piece| marks(piece)).collect();
-                self.writes.insert(request.token, parts);
+                self.writes.insert(request.token, Write { parts, durable: *durable });
                 data.iter().for_each(|piece| self.join(request.token, piece));
             }
             DiskOp::Flush => {
@@ -100,66 +113,83 @@ impl OrderWatch {
     fn join(&mut self, token: u64, piece: &[u8]) {
         let (before, seam) = &mut self.tail;
         seam.extend_from_slice(&piece[..piece.len().min(MARK_LEN - 1)]);
-        let on_their_way = [*before, token].into_iter().filter(|token| self.writes.contains_key(token));
-        let writes: BTreeSet<u64> = on_their_way.collect();
-        self.torn.extend(marks(seam).into_iter().map(|found| (writes.clone(), found)));
+        let pair = [*before, token];
+        let durable = pair.iter().all(|token| self.writes.get(token).is_none_or(|write| write.durable));
+        let writes: BTreeSet<u64> =
+            pair.into_iter().filter(|token| self.writes.contains_key(token)).collect();
+        let new = marks(seam).into_iter().map(|found| Torn { writes: writes.clone(), durable, found });
+        self.torn.extend(new);
         *before = token;
         *seam = piece[piece.len().saturating_sub(MARK_LEN - 1)..].to_vec();
     }
 
     pub fn on_disk_done(&mut self, token: u64, ok: bool) {
-        if let Some(parts) = self.writes.remove(&token)
+        if let Some(write) = self.writes.remove(&token)
             && ok
         {
             self.completed += 1;
-            parts.into_iter().for_each(|(operation, part)| self.on_part(operation, part));
-            for (writes, _) in &mut self.torn {
-                writes.remove(&token);
+            write
+                .parts
+                .into_iter()
+                .for_each(|(operation, part)| self.on_part(operation, part, write.durable));
+            for torn in &mut self.torn {
+                torn.writes.remove(&token);
             }
-            for (_, (operation, part)) in
-                self.torn.extract_if(.., |(writes, _)| writes.is_empty()).collect::<Vec<_>>()
+            for Torn { durable, found: (operation, part), .. } in
+                self.torn.extract_if(.., |torn| torn.writes.is_empty()).collect::<Vec<_>>()
             {
-                self.on_part(operation, part);
+                self.on_part(operation, part, durable);
             }
         } else if let Some(completed) = self.flushes.remove(&token)
             && ok
         {
-            self.durable = self.durable.max(completed);
+            let later = self.unflushed.split_off(&(completed + 1));
+            for operation in std::mem::replace(&mut self.unflushed, later).into_values().flatten() {
+                self.one_part_less(operation);
+            }
         }
     }
 
     /// The part's content as of this operation is written, and with it what was before.
-    fn on_part(&mut self, operation: u64, part: Part) {
+    fn on_part(&mut self, operation: u64, part: Part, durable: bool) {
         let Some(waiting) = self.missing.get_mut(&part) else { return };
         let later = waiting.split_off(&(operation + 1));
+        let is_last = later.is_empty();
         for done in std::mem::replace(waiting, later) {
-            let left = self.parts_left.get_mut(&done).expect("it was missing a part");
-            *left -= 1;
-            if *left == 0 {
-                self.parts_left.remove(&done);
-                self.written.insert(done, self.completed);
+            match durable {
+                true => self.one_part_less(done),
+                false => self.unflushed.entry(self.completed).or_default().push(done),
             }
         }
-        if self.missing.get(&part).is_some_and(BTreeSet::is_empty) {
+        if is_last {
             self.missing.remove(&part);
+        }
+    }
+
+    fn one_part_less(&mut self, operation: u64) {
+        if let Some(left) = self.parts_left.get_mut(&operation) {
+            *left -= 1;
+            if *left == 0 {
+                self.parts_left.remove(&operation);
+            }
         }
     }
 
     /// Errors: a broken promise.
     pub fn on_acknowledged(&mut self, operation: u64) -> Result<()> {
         self.acknowledged += 1;
-        match self.written.remove(&operation) {
-            Some(write) if write <= self.durable => Ok(()),
-            Some(write) => bail!(
-                "write {operation} was acknowledged before its flush: it was complete with device write \
-                 {write}, and only those up to {} were durable",
-                self.durable
-            ),
-            None => bail!(
+        let Some(left) = self.parts_left.remove(&operation) else { return Ok(()) };
+        let unflushed = self.unflushed.values().flatten().filter(|other| **other == operation).count() as u64;
+        if left > unflushed {
+            bail!(
                 "write {operation} was acknowledged while {} parts of it were on no device",
-                self.parts_left.get(&operation).copied().unwrap_or(0)
-            ),
+                left - unflushed
+            );
         }
+        bail!(
+            "write {operation} was acknowledged before its flush: {unflushed} parts of it were written, \
+             and neither by durable writes nor before a flush that had ended"
+        )
     }
 }
 
@@ -189,7 +219,11 @@ mod tests {
     use super::*;
 
     fn write(token: u64, data: Bytes) -> DiskRequest {
-        DiskRequest { token, op: DiskOp::Write { offset: 0, data: vec![data] } }
+        DiskRequest { token, op: DiskOp::Write { offset: 0, data: vec![data], durable: false } }
+    }
+
+    fn durable_write(token: u64, data: Bytes) -> DiskRequest {
+        DiskRequest { token, op: DiskOp::Write { offset: 0, data: vec![data], durable: true } }
     }
 
     fn flush(token: u64) -> DiskRequest {
@@ -215,7 +249,7 @@ mod tests {
             watch.on_submit(&flush(4));
             watch.on_disk_done(4, true);
             watch.on_disk_done(2, true);
-            assert!(watch.written.contains_key(&7));
+            assert_eq!(watch.unflushed.len(), 1);
             watch.on_submit(&flush(5));
             watch.on_disk_done(5, true);
             watch.on_acknowledged(7).unwrap();
@@ -244,6 +278,36 @@ mod tests {
         watch.on_disk_done(2, true);
         watch.on_disk_done(3, true);
         assert!(watch.on_acknowledged(7).unwrap_err().to_string().contains("before its flush"));
+    }
+
+    #[test]
+    fn durable_writes_of_both_parts_are_enough_and_one_is_not() {
+        let both = [mark_data(&[0; 4096], 7, 3, 8192), mark_metadata(7, 3)].concat();
+        let (mut watch, ..) = watch();
+        watch.on_submit(&durable_write(1, both.into()));
+        watch.on_disk_done(1, true);
+        assert!(watch.on_acknowledged(7).is_ok());
+
+        let (mut watch, data, _) = self::watch();
+        watch.on_submit(&data);
+        watch.on_submit(&durable_write(2, mark_metadata(7, 3)));
+        watch.on_disk_done(1, true);
+        watch.on_disk_done(2, true);
+        assert!(watch.on_acknowledged(7).unwrap_err().to_string().contains("before its flush"));
+    }
+
+    #[test]
+    fn a_torn_mark_is_durable_when_both_halves_are() {
+        for (second, enough) in [(true, true), (false, false)] {
+            let (mut watch, ..) = watch();
+            let record = mark_metadata(7, 3);
+            watch.on_submit(&durable_write(1, mark_data(&[0; 4096], 7, 3, 8192)));
+            watch.on_submit(&durable_write(2, [&[0; 100], &record[..9]].concat().into()));
+            let rest: Bytes = [&record[9..], &[0; 100]].concat().into();
+            watch.on_submit(&if second { durable_write(3, rest) } else { write(3, rest) });
+            [1, 2, 3].into_iter().for_each(|token| watch.on_disk_done(token, true));
+            assert_eq!(watch.on_acknowledged(7).is_ok(), enough);
+        }
     }
 
     #[test]
