@@ -23,8 +23,32 @@ const MUTANTS: &[Mutant] = &[
         name: "acknowledged without a flush",
         file: "commit.rs",
         edits: &[(
-            "        if self.volatile_cache {\n            self.flush_in_flight = true;",
-            "        if false {\n            self.flush_in_flight = true;",
+            "if first.needs_flush && self.volatile_cache {",
+            "if first.needs_flush && self.durable == u64::MAX {",
+        )],
+    },
+    Mutant {
+        name: "a record that is to be durable by itself is not",
+        file: "commit.rs",
+        edits: &[(
+            "                if needs_flush {\n",
+            "                if needs_flush || sequence > 0 {\n",
+        )],
+    },
+    Mutant {
+        name: "data that is to be durable by itself is not",
+        file: "commit.rs",
+        edits: &[(
+            "        if durable {\n            self.io.write_durable",
+            "        if durable && batch.sequence == 0 {\n            self.io.write_durable",
+        )],
+    },
+    Mutant {
+        name: "recovery looks for carried blocks in their places",
+        file: "recovery/replay.rs",
+        edits: &[(
+            "if let Some(slot) = slots.get(&device) {",
+            "if let Some(slot) = slots.get(&device).filter(|_| *logged) {",
         )],
     },
     Mutant {
@@ -44,8 +68,8 @@ const MUTANTS: &[Mutant] = &[
         name: "freed blocks used again before that is durable",
         file: "commit.rs",
         edits: &[(
-            "        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, freed: batch.freed });",
-            "        self.release_freed(batch.freed);\n        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, freed: Vec::new() });",
+            "        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, needs_flush, freed: batch.freed });",
+            "        self.release_freed(batch.freed);\n        self.issued.push_back(Issued { sequence, txns: batch.txns, writes, needs_flush, freed: Vec::new() });",
         )],
     },
     Mutant {
