@@ -174,10 +174,15 @@ const THREE: Effort =
 #[test]
 fn one_or_two_operations_survive_every_cut() {
     let mut states = 0;
-    for beginning in 0..BEGINNINGS.len() {
-        for pace in 0..PACES.len() {
+    for (beginning, held) in BEGINNINGS.iter().enumerate() {
+        for (pace, how) in PACES.iter().enumerate() {
+            let is_piped = matches!(*how, "piped" | "apart");
+            // Where a block lies makes no difference to how it gets there.
+            if *held == "kept" && !is_piped {
+                continue;
+            }
             for first in 0..OPERATIONS.len() {
-                if pace == 0 {
+                if is_piped {
                     states += short(beginning, pace, &[first], ONE);
                 }
                 for second in 0..OPERATIONS.len() {
@@ -232,7 +237,7 @@ const SMALL: Mix = Mix { objects: 60, object_len: 16 << 10, large_percent: 0, op
 const DRAW: Effort =
     Effort { writes: 2, tears: Tears::None, drawn: 3, aftermath_of: 12, data_len: 300 << 10 };
 
-const LONG: [Long; 9] = [
+const LONG: [Long; 10] = [
     Long {
         name: "mixed",
         options: || cached(options()),
