@@ -139,8 +139,24 @@ const MUTANTS: &[Mutant] = &[
         name: "opening writes both superblocks with no flush between",
         file: "recovery/epoch.rs",
         edits: &[(
-            "            1 | 3 => {\n",
-            "            1 => return self.write_superblocks(replay, order, 2),\n            3 => {\n",
+            "            0 | 2 | 4 => {\n",
+            "            2 => return self.write_superblocks(replay, order, 3),\n            0 | 4 => {\n",
+        )],
+    },
+    Mutant {
+        name: "a record does not wait for those before it",
+        file: "commit.rs",
+        edits: &[(
+            "        while let Some(first) = self.issued.front().filter(|first| first.writes == 0) {\n",
+            "        if let Some(any) = self.issued.iter().find(|any| any.writes == 0 && !any.needs_flush) {\n            self.on_durable(any.sequence);\n        }\n        while let Some(first) = self.issued.front().filter(|first| first.writes == 0) {\n",
+        )],
+    },
+    Mutant {
+        name: "a record is durable by itself, whatever its data needs",
+        file: "commit.rs",
+        edits: &[(
+            "let needs_flush = batch.needs_flush || !self.volatile_cache;",
+            "let needs_flush = !self.volatile_cache;",
         )],
     },
     Mutant {

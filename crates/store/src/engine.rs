@@ -5,7 +5,7 @@
 //! each result to [`Engine::on_disk_done`], until [`Engine::is_open`] or
 //! [`Engine::open_error`]. An open engine is an [`ObjectStore`]. At the end of
 //! each batch of events call [`Engine::commit`] once, then take its requests
-//! and events. When [`Engine::fatal_error`] answers, stop the process.
+//! and events; also when nothing was queued, since an earlier batch may wait for room. When [`Engine::fatal_error`] answers, stop the process.
 
 use crate::alloc::Run;
 use crate::api::{

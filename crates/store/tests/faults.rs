@@ -407,6 +407,42 @@ fn a_durable_record_is_acknowledged_after_all_before_it() {
     assert_eq!([complete(&mut rig, 1), complete(&mut rig, 0)], [0, 32]);
 }
 
+/// A process dies when its record has been written and not flushed, the next one finds the record,
+/// and then the power fails: the superblock must not vouch for what the cache has lost.
+#[test]
+fn opening_makes_durable_what_it_has_found() {
+    let mut dead = after_writes(19);
+    while dead.disk.queue.iter().any(|request| !matches!(request.op, DiskOp::Flush)) {
+        dead.step();
+    }
+    dead.disk.queue.clear();
+    assert_eq!(dead.disk.unflushed.len(), 2, "data and record");
+    let (mut next, error) = Rig::open_recording(dead.disk, options(), 2, true);
+    assert_eq!(error, None);
+    let cuts = next.cuts.take().unwrap();
+    assert!(!cuts.is_empty());
+    for (n, cut) in cuts.iter().enumerate() {
+        for kept in 0..1u32 << cut.writes.len() {
+            let mut image = cut.durable.clone();
+            for (_, write) in (0..).zip(&cut.writes).filter(|(at, _)| kept >> at & 1 == 1) {
+                image.write(write.offset, &write.data);
+            }
+            let opened = Rig::try_open(image, options(), 3);
+            assert!(opened.is_ok(), "cut {n}, writes {kept:b} kept: {:?}", opened.err());
+        }
+    }
+}
+
+/// Programs that do not know of carried blocks have to refuse the store, by whichever copy they read.
+#[test]
+fn both_superblocks_say_that_records_carry_blocks() {
+    const FEATURES: usize = 24;
+    let rig = Rig::format(DEVICE_LEN, options(), 1);
+    for offset in [0, DEVICE_LEN - 4096] {
+        assert_eq!(rig.disk.durable.block(offset)[FEATURES], 1);
+    }
+}
+
 fn fsck(image: Image) -> FsckReport {
     common::fsck(image, &options())
 }

@@ -22,6 +22,8 @@ use base::AlignedBuf;
 use std::collections::{BTreeMap, VecDeque};
 
 impl Opening {
+    /// First a flush: a process that died left what it had written in the device's cache, and a
+    /// superblock that names records must not outlive them. Nor may two copies be at risk at once.
     /// The copy that was read goes last, so that one intact copy remains.
     pub(super) fn write_superblocks(
         &mut self,
@@ -43,14 +45,14 @@ impl Opening {
         let purpose = Purpose::Open { part: 0 };
         self.answers = vec![None];
         match step {
-            0 | 2 => {
+            1 | 3 => {
                 let superblock = self.superblock();
                 let copy = order[step as usize / 2];
                 let offset = Superblock::offsets(superblock.device_len)[copy];
                 let data = AlignedBuf::copy_of(&superblock.encode()).freeze();
                 self.io.write(offset, vec![data], purpose);
             }
-            1 | 3 => {
+            0 | 2 | 4 => {
                 self.io.flush(purpose);
             }
             _ => return Ok(Some(self.finish(replay))),

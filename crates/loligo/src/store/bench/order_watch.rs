@@ -67,12 +67,12 @@ struct Torn {
 
 #[derive(Default)]
 pub struct OrderWatch {
-    /// Operations whose bytes no completed write has carried yet.
-    missing: BTreeMap<Part, BTreeSet<u64>>,
+    /// Operations that are not durable at this part, and whether a completed write has carried it.
+    waiting: BTreeMap<Part, BTreeMap<u64, bool>>,
     /// Operation to its parts that are not durable yet.
     parts_left: BTreeMap<u64, u64>,
-    /// By number: completed writes that no flush has covered, with the operations of their parts.
-    unflushed: BTreeMap<u64, Vec<u64>>,
+    /// By number: completed writes that no flush has covered, with what they carried.
+    unflushed: BTreeMap<u64, Vec<(u64, Part)>>,
     /// By token: requests on their way.
     writes: BTreeMap<u64, Write>,
     /// The end of the last write, in which a mark may begin, and the write.
@@ -91,7 +91,7 @@ impl OrderWatch {
         let blocks = offset / BLOCK_LEN..(offset + len) / BLOCK_LEN;
         self.parts_left.insert(operation, len / BLOCK_LEN + 1);
         for block in blocks.chain([u64::MAX]) {
-            self.missing.entry(Part { object, block }).or_default().insert(operation);
+            self.waiting.entry(Part { object, block }).or_default().insert(operation, false);
         }
     }
 
@@ -144,26 +144,25 @@ impl OrderWatch {
             && ok
         {
             let later = self.unflushed.split_off(&(completed + 1));
-            for operation in std::mem::replace(&mut self.unflushed, later).into_values().flatten() {
-                self.one_part_less(operation);
-            }
+            let covered = std::mem::replace(&mut self.unflushed, later);
+            covered.into_values().flatten().for_each(|(operation, part)| self.on_part(operation, part, true));
         }
     }
 
     /// The part's content as of this operation is written, and with it what was before.
     fn on_part(&mut self, operation: u64, part: Part, durable: bool) {
-        let Some(waiting) = self.missing.get_mut(&part) else { return };
+        let Some(waiting) = self.waiting.get_mut(&part) else { return };
+        if !durable {
+            // Of those before, one's own durable write may still be on its way.
+            waiting.range_mut(..=operation).for_each(|(_, written)| *written = true);
+            return self.unflushed.entry(self.completed).or_default().push((operation, part));
+        }
         let later = waiting.split_off(&(operation + 1));
-        let is_last = later.is_empty();
-        for done in std::mem::replace(waiting, later) {
-            match durable {
-                true => self.one_part_less(done),
-                false => self.unflushed.entry(self.completed).or_default().push(done),
-            }
+        let done = std::mem::replace(waiting, later);
+        if waiting.is_empty() {
+            self.waiting.remove(&part);
         }
-        if is_last {
-            self.missing.remove(&part);
-        }
+        done.into_keys().for_each(|operation| self.one_part_less(operation));
     }
 
     fn one_part_less(&mut self, operation: u64) {
@@ -178,8 +177,15 @@ impl OrderWatch {
     /// Errors: a broken promise.
     pub fn on_acknowledged(&mut self, operation: u64) -> Result<()> {
         self.acknowledged += 1;
+        // Replay ends at the first record that was lost, so what comes after it is lost, too.
+        if let Some((before, _)) = self.parts_left.first_key_value()
+            && *before < operation
+        {
+            bail!("write {operation} was acknowledged while write {before} before it was not durable");
+        }
         let Some(left) = self.parts_left.remove(&operation) else { return Ok(()) };
-        let unflushed = self.unflushed.values().flatten().filter(|other| **other == operation).count() as u64;
+        let written = |waiting: &&BTreeMap<u64, bool>| waiting.get(&operation) == Some(&true);
+        let unflushed = self.waiting.values().filter(written).count() as u64;
         if left > unflushed {
             bail!(
                 "write {operation} was acknowledged while {} parts of it were on no device",
@@ -294,6 +300,30 @@ mod tests {
         watch.on_disk_done(1, true);
         watch.on_disk_done(2, true);
         assert!(watch.on_acknowledged(7).unwrap_err().to_string().contains("before its flush"));
+    }
+
+    #[test]
+    fn a_later_write_before_its_flush_takes_nothing_from_an_earlier_durable_one() {
+        let (mut watch, ..) = watch();
+        watch.expect(8, 3, 8192, 4096);
+        let both =
+            |operation| [mark_data(&[0; 4096], operation, 3, 8192), mark_metadata(operation, 3)].concat();
+        watch.on_submit(&durable_write(1, both(7).into()));
+        watch.on_submit(&write(2, both(8).into()));
+        watch.on_disk_done(2, true);
+        watch.on_disk_done(1, true);
+        assert!(watch.on_acknowledged(7).is_ok());
+        assert!(watch.on_acknowledged(8).unwrap_err().to_string().contains("2 parts of it were written"));
+    }
+
+    #[test]
+    fn a_durable_write_has_to_wait_for_those_before_it() {
+        let (mut watch, ..) = watch();
+        watch.expect(8, 4, 0, 4096);
+        let both = [mark_data(&[0; 4096], 8, 4, 0), mark_metadata(8, 4)].concat();
+        watch.on_submit(&durable_write(1, both.into()));
+        watch.on_disk_done(1, true);
+        assert!(watch.on_acknowledged(8).unwrap_err().to_string().contains("write 7 before it"));
     }
 
     #[test]
