@@ -30,18 +30,12 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a record that is to be durable by itself is not",
         file: "commit.rs",
-        edits: &[(
-            "                if needs_flush {\n",
-            "                if needs_flush || sequence > 0 {\n",
-        )],
+        edits: &[("pieces, !needs_flush, Purpose", "pieces, !needs_flush && sequence == 0, Purpose")],
     },
     Mutant {
         name: "data that is to be durable by itself is not",
         file: "commit.rs",
-        edits: &[(
-            "        if durable {\n            self.io.write_durable",
-            "        if durable && batch.sequence == 0 {\n            self.io.write_durable",
-        )],
+        edits: &[("data.0.clone(), durable, purpose", "data.0.clone(), durable && run.count == 0, purpose")],
     },
     Mutant {
         name: "recovery looks for carried blocks in their places",

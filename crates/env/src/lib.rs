@@ -94,12 +94,11 @@ pub trait Env {
 
     /// The node's one device; `None` for nodes without one.
     fn disk_info(&self) -> Option<DiskInfo>;
-    /// Answered by `DiskDone` with the request's token. Leaves after the batch at the latest; many
-    /// requests, or long ones, leave at once.
+    /// Answered by `DiskDone` with the request's token. Leaves after the batch at the latest.
     fn submit(&mut self, request: DiskRequest);
 
-    /// What was submitted belongs together and is complete: much of it need not wait for the
-    /// end of the node's batch.
+    /// What was submitted belongs together and is complete: many requests, or long ones, need not
+    /// wait for the end of the node's batch.
     fn submitted(&mut self) {}
 
     /// Ends the driver's loop after this batch.

@@ -181,12 +181,7 @@ impl Core {
         batch.direct_writes += 1;
         batch.needs_flush |= !durable;
         let purpose = Purpose::Direct { sequence: batch.sequence, run };
-        let (offset, pieces) = (u64::from(run.start) * BLOCK_LEN, data.0.clone());
-        if durable {
-            self.io.write_durable(offset, pieces, purpose);
-        } else {
-            self.io.write(offset, pieces, purpose);
-        }
+        self.io.write_as(u64::from(run.start) * BLOCK_LEN, data.0.clone(), durable, purpose);
         self.flying.insert(run.start, Flying { count: run.count, data });
     }
 
@@ -224,12 +219,7 @@ impl Core {
         for (offset, span_len) in self.region.spans(position, len) {
             if span_len > 0 {
                 let rest = split_pieces(&mut pieces, span_len as usize);
-                let purpose = Purpose::Record { sequence };
-                if needs_flush {
-                    self.io.write(offset, pieces, purpose);
-                } else {
-                    self.io.write_durable(offset, pieces, purpose);
-                }
+                self.io.write_as(offset, pieces, !needs_flush, Purpose::Record { sequence });
                 pieces = rest;
                 writes += 1;
             }

@@ -4,8 +4,9 @@
 //! below was made, carry out every request of [`Engine::poll_disk`] and hand
 //! each result to [`Engine::on_disk_done`], until [`Engine::is_open`] or
 //! [`Engine::open_error`]. An open engine is an [`ObjectStore`]. At the end of
-//! each batch of events call [`Engine::commit`] once, then take its requests
-//! and events; also when nothing was queued, since an earlier batch may wait for room. When [`Engine::fatal_error`] answers, stop the process.
+//! each batch of events call [`Engine::commit`] once, also when nothing was queued,
+//! since an earlier batch may wait for room; then take its requests and events.
+//! When [`Engine::fatal_error`] answers, stop the process.
 
 use crate::alloc::Run;
 use crate::api::{
@@ -69,11 +70,11 @@ pub struct Options {
     /// Write zeros ahead of small writes and of the log: for files, where the first
     /// write to a place costs more than later ones.
     pub lay_ahead: bool,
+    /// With `lay_ahead`: all of the device was written at some time, so only what is discarded from now on.
+    pub written_out: bool,
     /// Small overwrites go through the log to the places that their blocks have, not only on a full and
     /// scattered device: for tests.
     pub always_keep_places: bool,
-    /// With it: all of the device was written at some time, so only what is discarded from now on.
-    pub written_out: bool,
 }
 
 impl Default for Options {
@@ -95,8 +96,8 @@ impl Default for Options {
             discard_blocks_min: 256,
             discard_quiet_commits: 16,
             lay_ahead: false,
-            always_keep_places: false,
             written_out: false,
+            always_keep_places: false,
         }
     }
 }

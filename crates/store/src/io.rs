@@ -110,16 +110,12 @@ impl Io {
     }
 
     pub(crate) fn write(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
-        self.submit_write(offset, data, false, purpose)
+        self.write_as(offset, data, false, purpose)
     }
 
-    /// Durable when it completes.
-    pub(crate) fn write_durable(&mut self, offset: u64, data: Vec<Bytes>, purpose: Purpose) -> u64 {
-        self.counters.durable_writes += 1;
-        self.submit_write(offset, data, true, purpose)
-    }
-
-    fn submit_write(&mut self, offset: u64, data: Vec<Bytes>, durable: bool, purpose: Purpose) -> u64 {
+    /// `durable`: when it completes.
+    pub(crate) fn write_as(&mut self, offset: u64, data: Vec<Bytes>, durable: bool, purpose: Purpose) -> u64 {
+        self.counters.durable_writes += u64::from(durable);
         self.counters.count_write(&purpose, data.iter().map(|piece| piece.len() as u64).sum());
         self.submit(DiskOp::Write { offset, data, durable }, purpose)
     }
