@@ -225,6 +225,10 @@ impl Superblock {
         if counters.iter().any(|counter| *counter > limit) || !self.head_position.is_multiple_of(BLOCK_LEN) {
             return Err("its counters make no sense");
         }
+        // Sequences count from 1: the record before the head has one too.
+        if self.head_sequence == 0 {
+            return Err("its log begins before the first record");
+        }
         Ok(())
     }
 }

@@ -14,3 +14,15 @@ fn recovery_of_changed_devices_never_panics() {
         common::recovery_input::run(&input);
     }
 }
+
+/// What the fuzzer once found, as it found it.
+#[test]
+fn recovery_of_what_once_panicked() {
+    let inputs: [&[u8]; 1] = [
+        // A superblock whose log begins at sequence 0, behind a right checksum.
+        &[0, 0, 246, 247, 0, 0, 125, 10],
+    ];
+    for input in inputs {
+        common::recovery_input::run(input);
+    }
+}
