@@ -161,18 +161,22 @@ pub fn end_watches(
         Err(Stop::Need(need)) => return Err(need),
         Err(Stop::Code(_) | Stop::Abort(_) | Stop::Data) => return Ok(outcome),
     };
-    let disconnects =
-        keys.iter().map(|key| WatchDisconnect { key: *key, tell: true }).collect::<Vec<WatchDisconnect>>();
+    let recorded = &object.before.info.watchers;
+    // The others' end is told by the write that recorded it, which may be under way still.
+    let ended = keys.iter().filter(|key| recorded.contains_key(key));
+    let disconnects: Vec<WatchDisconnect> =
+        ended.map(|key| WatchDisconnect { key: *key, tell: true }).collect();
+    let nothing_to_do = disconnects.is_empty();
     outcome.watch = Some(Box::new(Watching {
-        before: object.before.info.watchers.clone(),
+        before: recorded.clone(),
         effects: WatchEffects { disconnects, ..WatchEffects::default() },
     }));
     let info = &mut object.info;
     outcome.user_version = info.user_version;
-    info.watchers.retain(|key, _| !keys.contains(key));
-    if info.watchers.len() == object.before.info.watchers.len() {
+    if nothing_to_do {
         return Ok(outcome);
     }
+    info.watchers.retain(|key, _| !keys.contains(key));
     info.prior_version = info.version;
     info.version = at_version;
     let attrs = [(INFO_ATTR, info.to_record())].into();

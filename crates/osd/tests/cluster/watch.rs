@@ -209,6 +209,27 @@ fn a_silent_watch_is_waited_for_until_its_end_is_recorded_everywhere() {
     }
 }
 
+/// Two fences, and a replica that is cut off: the first fence's end is under way when the second finds that
+/// there is nothing left to end.
+#[test]
+fn a_watchs_end_that_is_under_way_is_not_anticipated_by_another() {
+    let mut w = world(70, 2);
+    assert_eq!(w.ask(1, watch(11, WATCH)), 0);
+    w.ask(0, notify(5, 30));
+    w.told(1, WatchOpcode::Notify);
+    lose_lease(&mut w);
+    for fenced in [1, 2] {
+        begin_fence(&mut w, fenced);
+        w.run_for(Duration::from_millis(100));
+    }
+    let acting = w.acting("o");
+    assert_eq!([w.watchers(acting[0]), w.watchers(acting[1])], [0, 1]);
+    assert!(w.clients[0].told.is_empty(), "the next primary would let it connect again");
+    w.heal();
+    assert_eq!(completion(&w.told(0, WatchOpcode::NotifyComplete)), (vec![], vec![]));
+    assert_eq!(w.watchers(acting[1]), 0);
+}
+
 /// The primary loses touch with its replica, of which nobody takes notice.
 fn lose_lease(w: &mut World) {
     w.mon.deaf = true;

@@ -168,5 +168,7 @@ fn the_osd_ends_watches_by_a_change_of_the_record_alone() {
         (after.version, after.prior_version, after.user_version, after.mtime),
         (version, before.version, before.user_version, before.mtime)
     );
-    assert!(matches!(end(&bench, key(5)).effect, Effect::None), "gone already");
+    let again = end(&bench, key(5));
+    assert!(matches!(again.effect, Effect::None), "gone already");
+    assert!(watching(&again).effects.is_empty(), "that write tells it, once it is everywhere");
 }
