@@ -195,7 +195,7 @@ impl<S: ObjectStore> Osd<S> {
         }
         if scan_base.blocklist != map.blocklist || scan_base.range_blocklist != map.range_blocklist {
             for pg in self.pgs.values_mut() {
-                pg.fence_watches(&mut self.sh);
+                pg.fence_watches(&mut self.sh, ctx);
             }
         }
         let wanted = self.sh.want_up_thru;

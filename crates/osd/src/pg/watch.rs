@@ -68,15 +68,17 @@ struct Watch {
     ends: Time,
     /// Its time is up, and nothing was heard of it since.
     over: bool,
+    /// Its client is on the blocklist, or was: the watch is over either way, for it is not told of notifications.
+    fenced: bool,
 }
 
 impl Watch {
     fn new(info: WatchInfo, pings: bool, now: Time) -> Watch {
-        Watch { info, session: None, pings, ends: now + timeout(&info), over: false }
+        Watch { info, session: None, pings, ends: now + timeout(&info), over: false, fenced: false }
     }
 
     fn is_fenced(&self, map: &OsdMap) -> bool {
-        is_blocklisted(map, &self.info.addr)
+        self.fenced || is_blocklisted(map, &self.info.addr)
     }
 
     /// Who is told of notifications. The fence may have come, and the record of the watch's end may wait:
@@ -87,6 +89,9 @@ impl Watch {
 
     /// A sign of life.
     fn refresh(&mut self, now: Time) {
+        if self.fenced {
+            return;
+        }
         self.ends = if self.session.is_some() && !self.pings { Time::MAX } else { now + timeout(&self.info) };
         self.over = false;
     }
@@ -145,6 +150,11 @@ fn timeout(info: &WatchInfo) -> Duration {
     Duration::from_secs(u64::from(info.timeout_s))
 }
 
+/// How long a write that ends a watch may take, before there is another.
+fn retry(info: &WatchInfo) -> Duration {
+    timeout(info).max(Duration::from_secs(1))
+}
+
 /// A client's global id.
 fn gid(client: EntityName) -> u64 {
     client.num as u64
@@ -192,7 +202,7 @@ impl Pg {
         }
         sh.watch_totals.watches += known.watches.len();
         self.watches.objects.insert(object.clone(), known);
-        self.fence_watches_of(sh, object);
+        self.fence_watches_of(sh, ctx, object);
     }
 
     /// What a request wants besides its change, once that has taken effect.
@@ -215,7 +225,7 @@ impl Pg {
         }
         if connects {
             // Those of fenced clients are over.
-            self.fence_watches_of(sh, object);
+            self.fence_watches_of(sh, ctx, object);
         }
         for key in effects.pings {
             self.ping_watch(sh, ctx, object, key);
@@ -417,7 +427,7 @@ impl Pg {
                 if watch.ends <= ctx.now {
                     self.watches.ended.entry(object.clone()).or_default().insert(*key);
                     // Again, should the write not come about.
-                    watch.ends = ctx.now + timeout(&watch.info).max(Duration::from_secs(1));
+                    watch.ends = ctx.now + retry(&watch.info);
                     watch.over = true;
                     sh.dirty.insert(self.id);
                     tracing::info!(pg = %self.id, object = %object.name, client = %key.client, cookie = key.cookie,
@@ -439,19 +449,26 @@ impl Pg {
     }
 
     /// The blocklist has changed.
-    pub fn fence_watches<S: ObjectStore>(&mut self, sh: &mut Shared<S>) {
+    pub fn fence_watches<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>) {
         let objects: Vec<HObject> = self.watches.objects.keys().cloned().collect();
         for object in objects {
-            self.fence_watches_of(sh, &object);
+            self.fence_watches_of(sh, ctx, &object);
         }
     }
 
-    fn fence_watches_of<S: ObjectStore>(&mut self, sh: &mut Shared<S>, object: &HObject) {
-        let map = sh.maps.map();
-        let Some(entry) = self.watches.objects.get(object) else { return };
-        let fenced = entry.watches.iter().filter(|(_, watch)| watch.is_fenced(map));
-        let fenced: BTreeSet<WatchKey> = fenced.map(|(key, _)| *key).collect();
+    /// For good, though the fence may lift before that is written: as in Ceph, which writes it when it takes in the map.
+    fn fence_watches_of<S: ObjectStore>(&mut self, sh: &mut Shared<S>, ctx: &Ctx<'_>, object: &HObject) {
+        let Some(entry) = self.watches.objects.get_mut(object) else { return };
+        let mut first = Time::MAX;
+        let mut fenced = BTreeSet::new();
+        for (key, watch) in entry.watches.iter_mut().filter(|(_, watch)| watch.is_fenced(sh.maps.map())) {
+            watch.fenced = true;
+            watch.ends = watch.ends.min(ctx.now + retry(&watch.info));
+            first = first.min(watch.ends);
+            fenced.insert(*key);
+        }
         if !fenced.is_empty() {
+            self.watches.note_end(sh, first);
             self.watches.ended.entry(object.clone()).or_default().extend(fenced);
             sh.dirty.insert(self.id);
         }

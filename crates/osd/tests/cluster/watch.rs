@@ -419,3 +419,28 @@ fn a_watch_that_is_being_recorded_when_its_client_is_fenced_ends_too() {
         assert_eq!(w.watchers(primary), 0, "seed {seed}: half of its timeout later");
     }
 }
+
+/// The fence lifts between a notification, which it passed over, and the record of the watch's end, which waited.
+#[test]
+fn a_watch_that_was_fenced_ends_though_the_fence_lifts() {
+    for seed in 0..100 {
+        let mut w = world(seed, 2);
+        let mut random = Random::from_seed(seed);
+        assert_eq!(w.ask(1, watch(11, WATCH)), 0);
+        w.make_metadata_absent(50);
+        lose_lease(&mut w);
+        // For this the notification waits, and behind it the watch's end.
+        w.submit(0, "o", vec![append(b".")]);
+        w.submit(0, "o", vec![notify(5, 3)]);
+        fence(&mut w, 1);
+        w.heal();
+        // About when links are there again.
+        w.run_for(Duration::from_micros(9000 + random.below(4000)));
+        w.change_map(|inc| inc.old_blocklist.push(client_addr(1)));
+        w.told(0, WatchOpcode::NotifyComplete);
+        w.run_for(second(1));
+        let told: Vec<WatchOpcode> = w.clients[1].told.iter().map(|told| told.opcode).collect();
+        assert!(told.contains(&WatchOpcode::Disconnect), "seed {seed}: {told:?}");
+        assert_eq!(w.ask(1, watch(11, PING)), -107, "seed {seed}");
+    }
+}
