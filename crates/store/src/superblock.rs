@@ -91,6 +91,15 @@ impl Superblock {
         [0, device_len / BLOCK_LEN * BLOCK_LEN - BLOCK_LEN]
     }
 
+    /// Records up to here, and the data that they refer to, are durable for certain: the head's
+    /// checkpoint holds them, or an opening has found them and flushed. Programs that do not know
+    /// of carried blocks did not flush then.
+    pub(crate) fn durable_through(&self) -> u64 {
+        let flushed = self.incompat & INCOMPAT_CARRIED != 0;
+        let found = if flushed { self.recovered_sequence } else { 0 };
+        found.max(self.head_sequence - 1)
+    }
+
     /// Ties log records and checkpoint chunks to this store.
     pub(crate) fn nonce(&self) -> u64 {
         nonce_of(self.identity.uuid)

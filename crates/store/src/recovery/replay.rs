@@ -21,7 +21,7 @@ impl Opening {
             sequence: superblock.head_sequence,
             window_at: superblock.head_position,
             window: Bytes::new(),
-            durable_through: superblock.head_sequence - 1,
+            durable_through: superblock.durable_through(),
         };
         self.replay(replay)
     }
@@ -72,7 +72,7 @@ impl Opening {
                 return self.load_pages(wanted, Some(replay));
             }
             let limit = self.options.index_limit();
-            self.apply_record(&header, &record, &slots)
+            self.apply_record(&header, &record, &slots, replay.durable_through)
                 .map_err(|Nonsense(what)| OpenError::Corrupt { offset, what })?;
             if self.rebuilt().clash {
                 let what = "a log record frees what is free";
@@ -126,6 +126,7 @@ impl Opening {
         header: &Header,
         record: &Bytes,
         slots: &HashMap<u32, ReadSlot>,
+        durable_through: u64,
     ) -> ops::Result<()> {
         let blocks = self.superblock().blocks();
         let ops = record.slice(log::HEADER_LEN..log::HEADER_LEN + header.ops_len as usize);
@@ -147,7 +148,7 @@ impl Opening {
                     let sequence = header.sequence;
                     let version = Version { sequence, image, poisoned: slot.poisoned };
                     sink.dirty.put(device, version, sequence);
-                } else if !*logged {
+                } else if !*logged && header.sequence > durable_through {
                     sink.direct.insert(device, (header.sequence, *crc));
                 }
             }

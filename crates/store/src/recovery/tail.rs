@@ -66,7 +66,7 @@ impl Opening {
     }
 
     /// The last records were written together with the data they refer to, and
-    /// nobody vouches that both arrived. Each block they still need from the
+    /// nobody vouches that both arrived: neither a later record nor an earlier opening. Each block they still need from the
     /// device is compared; the first record with a block that differs was never
     /// acknowledged, and goes with all after it. Blocks that a later record
     /// replaced or freed do not count: they may hold newer data by now.
