@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Rubbish on every port, and commands that must be refused with a clear word;
 the cluster goes on serving."""
-import json, os, random, shutil, socket, struct, subprocess, sys, tempfile, time
+import json, os, random, shutil, socket, struct, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import DAEMONS, arguments, ceph_json, make_pool, pid_of, sh

@@ -1,5 +1,5 @@
 """What tests made of many small checks share."""
-import sys, traceback
+import traceback
 
 CHECKS = []
 

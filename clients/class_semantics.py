@@ -10,7 +10,6 @@ stand in a request or an answer, the answers shown and recorded have 4100 and 42
 foretell is shown as "*".
 """
 import re
-import struct
 import sys
 import time
 

@@ -3,7 +3,7 @@
 import os, shutil, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import arguments, make_pool, sh
+from cluster import arguments, make_pool
 
 
 def main():

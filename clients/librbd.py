@@ -4,7 +4,7 @@ Passes on real Ceph too: run it there with --conf.
 
     librbd.py --conf DIR/ceph.conf [CHECK ...]
 """
-import ctypes, os, random, subprocess, sys, threading, time
+import ctypes, os, random, sys, threading, time
 
 import rados, rbd
 
