@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// about another token: that would be a page read in vain, which is likely not in the
 /// CPU's cache.
 pub(super) struct Hints {
-    /// For the tokens that meet here, the newest first: a line of the CPU's cache each.
+    /// For the tokens that meet here, by when their pages were first met, the last first: a line of the CPU's cache each.
     sets: Vec<[Hint; WAYS]>,
 }
 
@@ -21,6 +21,10 @@ struct Hint {
 
 const WAYS: usize = 4;
 const SETS: usize = 512;
+/// 2^64 by the golden ratio: the product's upper bits depend on all of a token's. So many of them choose the set.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const CHOOSING_BITS: u32 = 16;
+const _: () = assert!(SETS <= 1 << CHOOSING_BITS);
 
 /// A place: 32 bits of node, 12 of slot, and these of entry.
 const ENTRY_BITS: u32 = 20;
@@ -45,8 +49,7 @@ impl Hint {
 
 impl Hints {
     fn of(&self, token: u64) -> &[Hint; WAYS] {
-        // Tokens that differ in any of their bits should differ here.
-        &self.sets[(token.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SETS]
+        &self.sets[(token.wrapping_mul(SPREAD) >> (u64::BITS - CHOOSING_BITS)) as usize % SETS]
     }
 
     pub(super) fn places(&self, token: u64) -> impl Iterator<Item = (At, usize)> {
