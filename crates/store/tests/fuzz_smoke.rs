@@ -3,6 +3,8 @@
 mod common;
 
 use base::Random;
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn recovery_of_changed_devices_never_panics() {
@@ -15,14 +17,12 @@ fn recovery_of_changed_devices_never_panics() {
     }
 }
 
-/// What the fuzzer once found, as it found it.
+/// Inputs that once failed, in `fuzz/seeds`; the fuzzer starts from them, too.
 #[test]
 fn recovery_of_what_once_panicked() {
-    let inputs: [&[u8]; 1] = [
-        // A superblock whose log begins at sequence 0, behind a right checksum.
-        &[0, 0, 246, 247, 0, 0, 125, 10],
-    ];
-    for input in inputs {
-        common::recovery_input::run(input);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/store_recovery");
+    for entry in fs::read_dir(folder).expect("a folder of seeds") {
+        let path = entry.expect("a directory entry").path();
+        common::recovery_input::run(&fs::read(&path).expect("a readable seed"));
     }
 }
