@@ -48,6 +48,8 @@ pub struct Rig {
     pub random: Random,
     pub events: Vec<StoreEvent>,
     pub newest_first: bool,
+    /// Zeros are laid out in advance: work begins while they are on their way.
+    pub lays: bool,
     /// `Committed` events so far.
     pub committed: u64,
     /// When recording: what the device held before each flush and durable write that changed it.
@@ -58,14 +60,16 @@ impl Rig {
     pub fn new(engine: Engine, disk: SimDisk, seed: u64) -> Rig {
         let random = Random::from_seed(seed);
         let newest_first = seed % 2 == 1;
-        Rig { engine, disk, random, events: Vec::new(), newest_first, committed: 0, cuts: None }
+        let (events, lays) = (Vec::new(), false);
+        Rig { engine, disk, random, events, newest_first, lays, committed: 0, cuts: None }
     }
 
     pub fn format(len: u64, options: Options, seed: u64) -> Rig {
         let disk = SimDisk::new(len);
+        let lays = options.lay_ahead;
         let engine = Engine::format(disk.info, identity(), options);
-        let mut rig = Rig::new(engine, disk, seed);
-        rig.drive();
+        let mut rig = Rig { lays, ..Rig::new(engine, disk, seed) };
+        rig.open();
         assert_eq!(rig.engine.open_error(), None);
         assert!(rig.engine.is_open());
         rig
@@ -89,13 +93,30 @@ impl Rig {
         record: bool,
     ) -> (Rig, Option<OpenError>) {
         let expect = Some((identity().fsid, identity().osd));
+        let lays = options.lay_ahead;
         let engine = Engine::open(disk.info, expect, options);
-        let mut rig = Rig::new(engine, disk, seed);
+        let mut rig = Rig { lays, ..Rig::new(engine, disk, seed) };
         rig.cuts = record.then(Vec::new);
-        rig.drive();
+        rig.open();
         let error = rig.engine.open_error().cloned();
         assert_eq!(rig.engine.is_open(), error.is_none());
         (rig, error)
+    }
+
+    fn open(&mut self) {
+        while !self.engine.is_open() && self.step() {}
+        self.rest();
+    }
+
+    /// What is queued is done; or under way, where zeros may be, too: it is to meet them.
+    pub fn rest(&mut self) {
+        match self.lays {
+            true => {
+                self.engine.commit();
+                self.collect();
+            }
+            false => self.drive(),
+        }
     }
 
     /// Takes the engine's requests and events.
