@@ -9,29 +9,39 @@ use std::ptr::NonNull;
 /// Alignment of the memory, and the granularity of every device transfer.
 pub const ALIGNMENT: usize = 4096;
 
+/// What the processor maps with one entry where the system lets it (x86-64 and ARM64).
+const HUGE_PAGE: usize = 2 << 20;
+
 /// A zero-initialised byte buffer whose address and length are multiples of
 /// [`ALIGNMENT`], as `O_DIRECT` demands.
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len: usize,
-    /// What was allocated, with one page to spare where `ptr` had to move.
+    /// What was allocated, with room to spare where `ptr` had to move.
     raw: NonNull<u8>,
     layout: Layout,
 }
 
 impl AlignedBuf {
-    /// `len` bytes rounded up to [`ALIGNMENT`], all zero.
+    /// `len` bytes rounded up to [`ALIGNMENT`], all zero. In huge pages as far as it is long enough for
+    /// them: a transfer then holds on to a few of these, not to a thousand small ones.
     pub fn zeroed(len: usize) -> AlignedBuf {
         let len = len.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let alignment = if len >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
         // Aligned by hand: asked for aligned zeros, the allocator would write
         // them, and so touch every page of a buffer that may never be filled.
-        let layout = Layout::from_size_align(len + ALIGNMENT, 16).expect("length fits an allocation");
+        let layout = Layout::from_size_align(len + alignment, 16).expect("length fits an allocation");
         // SAFETY: the layout has a non-zero size.
         let Some(raw) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
-        let shift = raw.align_offset(ALIGNMENT);
-        assert!(shift <= ALIGNMENT, "bytes can be aligned");
+        let shift = raw.align_offset(alignment);
+        assert!(shift <= alignment, "bytes can be aligned");
         // SAFETY: `shift + len` is within what was allocated.
         let ptr = unsafe { raw.add(shift) };
+        if alignment == HUGE_PAGE {
+            // SAFETY: whole pages of memory that is this buffer's; what is in them stays. A system without
+            // huge pages refuses, and nothing is lost.
+            unsafe { libc::madvise(ptr.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
         AlignedBuf { ptr, len, raw, layout }
     }
 
@@ -105,6 +115,15 @@ mod tests {
             assert_eq!(buf.as_ptr() as usize % ALIGNMENT, 0);
             assert_eq!(buf.len(), len.next_multiple_of(ALIGNMENT).max(ALIGNMENT));
             assert!(buf.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_long_buffer_begins_with_a_huge_page() {
+        for len in [HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE] {
+            let mut buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.as_ptr() as usize % HUGE_PAGE, 0);
+            buf.fill(1);
         }
     }
 
