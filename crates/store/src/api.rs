@@ -153,6 +153,8 @@ pub struct ObjectStat {
     /// Bytes of the device the data takes; holes take none.
     pub allocated: u64,
     pub omap_keys: u64,
+    /// Bytes of omap's header, keys and values.
+    pub omap_len: u64,
 }
 
 /// Units: bytes, but for the counts. Cumulative counters start at open.

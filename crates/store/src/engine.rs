@@ -453,6 +453,7 @@ impl ObjectStore for Engine {
                 size: onode.size,
                 allocated: onode.mapped * BLOCK_LEN,
                 omap_keys: onode.omap_keys,
+                omap_len: onode.omap_len + onode.omap_header.len() as u64,
             })),
             Err(StoreError::NoObject) => Ok(None),
             Err(error) => Err(error),

@@ -310,6 +310,7 @@ impl ObjectStore for MemStore {
                 size: object.size,
                 allocated: object.allocated(),
                 omap_keys: object.omap.len() as u64,
+                omap_len: object.omap_len(),
             })),
             Err(StoreError::NoObject) => Ok(None),
             Err(error) => Err(error),

@@ -249,9 +249,9 @@ impl Pg {
         let id = self.object_id(object);
         let Some(stat) = sh.store.stat(&id)? else { return Ok((0, 0)) };
         let extents = sh.store.data_extents(&id, 0, stat.size)?;
-        let bytes = extents.iter().map(|(_, len)| len).sum();
+        let bytes: u64 = extents.iter().map(|(_, len)| len).sum();
         let reads: u64 = extents.iter().map(|(_, len)| len.div_ceil(STRIDE)).sum();
-        Ok((bytes, reads + stat.omap_keys.div_ceil(PAGE as u64)))
+        Ok((bytes + stat.omap_len, reads + omap_pages(stat.omap_keys, stat.omap_len)))
     }
 
     fn begin_content(&self, object: HObject, copy: Copy) -> Current {
@@ -349,6 +349,13 @@ impl Pg {
     }
 }
 
+/// Pages that so many entries and bytes of omap take, about.
+fn omap_pages(keys: u64, len: u64) -> u64 {
+    // None is so full of bytes that it has no entry.
+    let by_bytes = len.div_ceil(OMAP_PAGE.bytes as u64).min(keys);
+    by_bytes.max(keys.div_ceil(OMAP_PAGE.entries as u64))
+}
+
 /// With the length, so that two fields do not pass for two others.
 fn digest_of(seed: u32, bytes: &[u8]) -> u32 {
     ceph_crc32c(ceph_crc32c(seed, &(bytes.len() as u64).to_le_bytes()), bytes)
@@ -366,6 +373,15 @@ fn digest_of_blocks(seed: u32, offset: u64, data: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_omap_end_by_entries_or_by_bytes() {
+        assert_eq!(omap_pages(0, 0), 0);
+        assert_eq!(omap_pages(0, 4096), 0, "a header alone");
+        assert_eq!(omap_pages(257, 257 * 100), 2);
+        assert_eq!(omap_pages(200, 200 * (64 << 10)), 50);
+        assert_eq!(omap_pages(3, 3 << 20), 3, "one entry each");
+    }
 
     #[test]
     fn holes_and_zeros_are_the_same_and_places_are_not() {
