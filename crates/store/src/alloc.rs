@@ -262,6 +262,12 @@ impl Allocator {
         }
     }
 
+    /// Whether a search of the group leaves out nothing that is free.
+    fn finds_all(&self, group: u32, of: Of) -> bool {
+        let untouched = self.untouched.as_ref().map_or(0, |untouched| untouched.group_count[group as usize]);
+        of == Of::All || untouched == 0
+    }
+
     /// Whether the group may have a free run of that length.
     fn may_have(&self, group: u32, want: u32, of: Of) -> bool {
         let group = group as usize;
@@ -316,7 +322,7 @@ impl Allocator {
             }
             open = (!free).leading_zeros();
         }
-        if from == first && of == Of::All {
+        if from == first && self.finds_all(group, of) {
             let known = &mut self.group_longest[group as usize];
             *known = (*known).min(want as u16 - 1);
         }
@@ -615,6 +621,19 @@ mod tests {
             left -= u64::from(run.count);
         }
         assert_eq!((left, alloc.free_blocks()), (0, 0));
+    }
+
+    #[test]
+    fn a_search_in_vain_is_not_repeated_where_all_has_been_written() {
+        let mut alloc = Allocator::new(3 * GROUP_BLOCKS);
+        alloc.watch_untouched(true);
+        assert!(alloc.mark_run(Run { start: 0, count: 3 * GROUP_BLOCKS }));
+        (0..3 * GROUP_BLOCKS).step_by(2).for_each(|start| alloc.release(Run { start, count: 1 }));
+        alloc.group_longest.fill(GROUP_BLOCKS as u16);
+        // The first lies where the search would begin.
+        assert_eq!([alloc.allocate_next(9), alloc.allocate_next(9)].map(|run| run.unwrap().count), [1, 1]);
+        // The first group's beginning may have been left out.
+        assert!(alloc.group_longest[1..].iter().all(|longest| *longest < CHOOSY_MAX as u16));
     }
 
     #[test]
