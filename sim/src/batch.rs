@@ -104,7 +104,7 @@ impl Batch {
         format!(
             "{} seeds, {} failed: {} operations, {} faults, {} events, {:.0} s simulated; \
              {} duplicates recognised, {} ranges backfilled, {} bytes shared in recovery, {} checkpoints, \
-             {} waits for metadata, {} of {} damaged objects repaired, {} scrubs, {} errors found by them, {} requests of fenced clients refused, \
+             {} waits for metadata, {} units put together, {} of {} damaged objects repaired, {} scrubs, {} errors found by them, {} requests of fenced clients refused, \
              {} locks busy, {} notifications answered, {} late, {} watches lost",
             self.seeds,
             self.failed.len(),
@@ -117,6 +117,7 @@ impl Batch {
             self.coverage.shared_bytes,
             self.coverage.checkpoints,
             self.coverage.pending,
+            self.coverage.mended,
             self.coverage.repaired,
             self.coverage.damaged,
             self.coverage.scrubs,

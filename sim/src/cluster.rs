@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use store::{Engine, Identity, Options, PendingStore};
+use store::{Engine, Identity, ObjectStore, Options, PendingStore};
 use tracing::debug;
 use wire::types::{EntityAddr, EntityAddrVec, OsdId, PgId, Uuid};
 
@@ -202,6 +202,8 @@ pub struct Coverage {
     pub checkpoints: u64,
     /// Answers of stores that metadata had to be loaded first.
     pub pending: u64,
+    /// Stretches of objects that stores put together again.
+    pub mended: u64,
     /// Objects that the run damaged on a device.
     pub damaged: u64,
     /// Objects that OSDs found damaged and repaired.
@@ -238,6 +240,7 @@ impl Coverage {
         self.shared_bytes += other.shared_bytes;
         self.checkpoints += other.checkpoints;
         self.pending += other.pending;
+        self.mended += other.mended;
         self.damaged += other.damaged;
         self.repaired += other.repaired;
         self.scrubs += other.scrubs;
@@ -410,6 +413,7 @@ impl SimCluster {
             self.coverage.backfilled_ranges += counters.backfilled_ranges;
             self.coverage.shared_bytes += counters.recovery_bytes_shared;
             self.coverage.pending += osd.store().answered_pending();
+            self.coverage.mended += osd.store().stats().mended_units;
             self.coverage.repaired += counters.repaired;
             self.coverage.scrubs += counters.scrubs;
             match self.coverage.damaged {

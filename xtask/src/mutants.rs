@@ -67,6 +67,11 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "a unit is put together although it has changed since it was read",
+        file: "mend.rs",
+        edits: &[("&& !unit.failed && !unit.changed {", "&& !unit.failed {")],
+    },
+    Mutant {
         name: "superblock switched before the checkpoint is flushed",
         file: "reclaim.rs",
         edits: &[(

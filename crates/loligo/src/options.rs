@@ -214,8 +214,17 @@ pub struct OsdOptions {
     /// Memory for object data that may be read again; part of --memory, at most a quarter of it.
     #[arg(long, default_value = "64M", value_parser = parse_cache)]
     pub read_cache: usize,
+    /// Put objects that small writes have cut to pieces together again when there is little to do.
+    #[arg(long, value_enum, default_value = "on")]
+    pub mend: Mend,
     #[command(flatten)]
     pub daemon: DaemonOptions,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Mend {
+    On,
+    Off,
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

@@ -1,7 +1,7 @@
 //! `loligo osd`: one OSD process.
 
 use crate::mon_daemon::backend;
-use crate::options::OsdOptions;
+use crate::options::{Mend, OsdOptions};
 use crate::process::PidFile;
 use crate::store::device_lines;
 use crate::{allocator, identity, logging};
@@ -45,6 +45,7 @@ pub fn run(options: &OsdOptions) -> Result<ExitCode> {
     let how = store::Options {
         memory_limit: options.memory,
         read_cache: options.read_cache,
+        mend: options.mend == Mend::On,
         ..store_options(disk.facts())
     };
     let store = Engine::open(info, Some((fsid, osd)), how);

@@ -377,6 +377,23 @@ impl Allocator {
         }
     }
 
+    /// `want` adjacent blocks or none, behind those that were found before where that is possible.
+    pub(crate) fn allocate_whole(&mut self, want: u32) -> Option<Run> {
+        let start = self.search_whole(want)?;
+        let run = self.take(Run { start, count: want });
+        self.cursor = run.end() % self.blocks;
+        Some(run)
+    }
+
+    /// Whether there is such a run. Where there is none, asking again costs nothing until something is freed.
+    pub(crate) fn has_whole(&mut self, want: u32) -> bool {
+        self.search_whole(want).is_some()
+    }
+
+    fn search_whole(&mut self, want: u32) -> Option<u32> {
+        (want > 0 && want <= self.longest).then(|| self.search(want)).flatten()
+    }
+
     /// Up to `want` adjacent blocks, right after those that the call before gave
     /// wherever these are free.
     pub(crate) fn allocate_next(&mut self, want: u32) -> Option<Run> {
@@ -472,6 +489,20 @@ mod tests {
     use super::*;
     use base::Random;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn whole_runs_come_one_behind_the_other_or_not_at_all() {
+        let mut alloc = Allocator::new(2 * GROUP_BLOCKS);
+        assert!((0..GROUP_BLOCKS).step_by(10).all(|block| alloc.mark(block)));
+        let runs: Vec<Run> = std::iter::from_fn(|| alloc.allocate_whole(64)).collect();
+        let expected = (GROUP_BLOCKS..2 * GROUP_BLOCKS).step_by(64).map(|start| Run { start, count: 64 });
+        assert_eq!(runs, expected.collect::<Vec<_>>());
+        assert!(!alloc.has_whole(64) && !alloc.has_whole(10) && alloc.has_whole(9));
+        alloc.release(Run { start: 10, count: 1 });
+        assert!(alloc.has_whole(19) && !alloc.has_whole(20));
+        assert_eq!(alloc.allocate_whole(19), Some(Run { start: 1, count: 19 }));
+        assert_eq!((alloc.allocate_whole(0), alloc.allocate_whole(u32::MAX)), (None, None));
+    }
 
     #[test]
     fn hands_out_every_block_once_and_takes_it_back() {

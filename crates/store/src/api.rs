@@ -181,6 +181,9 @@ pub struct StoreStats {
     /// Of these, so many waited until a checkpoint had written enough of what changed before.
     pub transactions_paced: u64,
     pub checksum_errors: u64,
+    /// Stretches of objects that were put together again, and their blocks.
+    pub mended_units: u64,
+    pub mended_blocks: u64,
     /// Pages of the index read because they were not in memory.
     pub metadata_reads: u64,
     /// Bytes of the index in memory.
@@ -331,6 +334,13 @@ pub trait ObjectStore {
     /// know whether the objects that a transaction needs exist asks before
     /// ([`stat`](Self::stat)): one that turns out to be impossible then ends the store.
     fn queue(&mut self, txn: Transaction) -> Result<TxnId, StoreError>;
+
+    /// The caller has had little to do lately: the store may use the time to put what it holds in
+    /// order, until somebody asks for something. True when there is more to do: then it is called
+    /// again some time later, or at once by who waits for the end.
+    fn rest(&mut self) -> bool {
+        false
+    }
 
     fn poll_event(&mut self) -> Option<StoreEvent>;
     fn stats(&self) -> StoreStats;

@@ -77,6 +77,7 @@ impl Core {
         if self.failed.is_some() || self.options.read_only {
             return Err(StoreError::Stopped);
         }
+        self.mend.on_asked();
         if !self.stalled.is_empty() || self.has_to_wait() {
             return self.stall_behind(txn);
         }
@@ -117,11 +118,16 @@ impl Core {
         Ok(())
     }
 
-    fn carry_out(&mut self, id: TxnId, txn: &Transaction, placing: Placing, need: &Need) {
+    /// The open batch is sealed if its record has no room for so many bytes more.
+    pub(crate) fn make_room_in_batch(&mut self, footprint: u64) {
         let batch_limit = self.region.record_len_max().min(log::BATCH_LEN_MAX);
-        if self.open_batch().record_len() + need.footprint > batch_limit {
+        if self.open_batch().record_len() + footprint > batch_limit {
             self.seal(Beside::More);
         }
+    }
+
+    fn carry_out(&mut self, id: TxnId, txn: &Transaction, placing: Placing, need: &Need) {
+        self.make_room_in_batch(need.footprint);
         self.open_batch().add_txn(id);
         self.index.begin_changes();
         for op in &txn.ops {
@@ -233,7 +239,8 @@ impl Core {
     }
 
     /// Records the operation and carries it out.
-    fn emit(&mut self, op: &LogOp<'_>) {
+    pub(crate) fn emit(&mut self, op: &LogOp<'_>) {
+        self.mend.on_change(op);
         let batch = self.batches.back_mut().expect("one batch is always open");
         // Afterwards the index has the name of a new object, which the record then shares.
         let names_stay = op.gives();
@@ -381,6 +388,7 @@ impl Core {
             crcs.clear();
             self.gather.push(run, data, at..end, &mut crcs);
             self.emit(&LogOp::Map { id, block, device: run.start, crcs: &crcs, logged: false });
+            self.mend.on_cut(run.count);
             block += run.count;
             at = end;
             if self.gather.is_full() {

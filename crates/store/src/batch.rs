@@ -79,7 +79,7 @@ impl Batch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.txns.is_none()
+        self.txns.is_none() && self.ops.out.is_empty()
     }
 
     pub(crate) fn txn_count(&self) -> u64 {

@@ -20,6 +20,7 @@ use crate::kinds::Nid;
 use crate::lay::Lay;
 use crate::limits::BLOCK_LEN;
 use crate::log::Region;
+use crate::mend::Mend;
 use crate::ops::OpWriter;
 use crate::pager::Pager;
 use crate::pins::Pins;
@@ -78,6 +79,7 @@ pub(crate) struct Core {
     pub(crate) releasing: Vec<Run>,
     pub(crate) trim: Trim,
     pub(crate) lay: Lay,
+    pub(crate) mend: Mend,
 
     /// Oldest first, the last one open, the others sealed.
     pub(crate) batches: VecDeque<Batch>,

@@ -72,6 +72,8 @@ pub struct Options {
     pub lay_ahead: bool,
     /// With `lay_ahead`: all of the device was written at some time, so only what is discarded from now on.
     pub written_out: bool,
+    /// Put together what small overwrites have cut to pieces, when [`ObjectStore::rest`] allows it.
+    pub mend: bool,
     /// Small overwrites go through the log to the places that their blocks have, not only on a full and
     /// scattered device: for tests.
     pub always_keep_places: bool,
@@ -97,6 +99,7 @@ impl Default for Options {
             discard_quiet_commits: 16,
             lay_ahead: false,
             written_out: false,
+            mend: true,
             always_keep_places: false,
         }
     }
@@ -302,6 +305,7 @@ impl Engine {
             && !core.options.read_only
         {
             core.stop_trimming();
+            core.mend.stop();
             core.seal(Beside::Nothing);
             if core.sealed_position != core.reclaim.last_snapshot_position {
                 core.take_snapshot();
@@ -438,6 +442,7 @@ impl Core {
             Purpose::Page { id, part } => self.on_page(id, part, result),
             Purpose::Switch => self.on_switch_step(result),
             Purpose::Discard { run } => self.on_discarded(run),
+            Purpose::Mend { at, run } => self.on_mend_read(token, at, run, result),
             Purpose::Lay(laying) => self.on_laid(laying, result),
             Purpose::Check { part } => self.checks.push((part, result)),
             Purpose::Open { .. } => (),
@@ -598,6 +603,10 @@ impl ObjectStore for Engine {
         self.core_mut().ok_or(StoreError::Stopped)?.queue(txn)
     }
 
+    fn rest(&mut self) -> bool {
+        self.core_mut().is_some_and(Core::rest)
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent> {
         self.core_mut()?.events.pop_front()
     }
@@ -626,6 +635,8 @@ impl ObjectStore for Engine {
             transactions: core.transactions,
             transactions_paced: core.stalled.paced_count,
             checksum_errors: core.checksum_errors,
+            mended_units: core.mend.units,
+            mended_blocks: core.mend.blocks,
             metadata_reads: core.pager.reads,
             metadata_memory: core.index.memory() as u64,
             cache_hits: core.cache.hits,

@@ -49,6 +49,11 @@ pub(crate) enum Purpose {
     Discard {
         run: Run,
     },
+    /// Blocks of a unit that is being put together, from this one on.
+    Mend {
+        at: usize,
+        run: Run,
+    },
     /// Zeros ahead of what is to come.
     Lay(Laying),
     /// Of `fsck`.

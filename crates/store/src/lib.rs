@@ -30,6 +30,7 @@ mod lay;
 pub mod limits;
 mod log;
 mod mem;
+mod mend;
 mod name;
 mod needs;
 mod omap_page;

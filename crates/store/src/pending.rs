@@ -221,6 +221,10 @@ impl<S: ObjectStore> ObjectStore for PendingStore<S> {
         Ok(id)
     }
 
+    fn rest(&mut self) -> bool {
+        self.inner.rest()
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent> {
         let loads = self.loads.get_mut();
         if let Some(id) = loads.done.pop_front() {

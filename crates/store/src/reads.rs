@@ -59,7 +59,7 @@ pub(crate) struct WaitingRead {
 }
 
 /// Where one block's content is.
-enum Place {
+pub(crate) enum Place {
     Memory(Bytes),
     Bad,
     Device { device: u32, crc: u32 },
@@ -122,6 +122,7 @@ impl Core {
         len: u64,
         cached: bool,
     ) -> Result<FetchId, StoreError> {
+        self.mend.on_asked();
         let (name, onode) = self.entry(id)?;
         let (name, nid) = (name.id().clone(), onode.nid);
         crate::check::check_read(offset, len, onode.size)?;
@@ -212,7 +213,7 @@ impl Core {
         Ok(fetch)
     }
 
-    fn find(&mut self, device: u32, crc: u32, cached: bool) -> Place {
+    pub(crate) fn find(&mut self, device: u32, crc: u32, cached: bool) -> Place {
         let Some(dirty) = self.dirty.get(device) else {
             if let Some(content) = self.flying(device) {
                 return Place::Memory(content);

@@ -195,6 +195,7 @@ impl Core {
             self.pump_checkpoint();
             self.pump_trim();
             self.pump_lay();
+            self.pump_mend();
             // What could go on may have had a snapshot taken: that begins at once.
             if !self.run_paced() {
                 return;

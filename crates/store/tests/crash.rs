@@ -15,10 +15,10 @@ use common::*;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use store::{MemStore, Mutation, Options};
+use store::{MemStore, Mutation, ObjectStore, Options};
 
 /// Names of the operations of short workloads, as [`operation`] makes them.
-const OPERATIONS: [&str; 24] = [
+const OPERATIONS: [&str; 25] = [
     "create-collection",
     "remove-collection",
     "touch",
@@ -43,9 +43,13 @@ const OPERATIONS: [&str; 24] = [
     "new-object",
     "large-other",
     "checkpoint",
+    REST,
 ];
 
-/// `step` makes the content differ. `None`: a checkpoint begins.
+/// The store may put together what is in pieces.
+const REST: &str = "rest";
+
+/// `step` makes the content differ. `None`: a checkpoint begins, or a [`REST`].
 fn operation(name: &str, step: u64) -> Option<Mutation> {
     let (a, b) = (id(pg(0), "a"), id(pg(1), "b"));
     let value = |len| pattern(100 + step, len);
@@ -76,19 +80,27 @@ fn operation(name: &str, step: u64) -> Option<Mutation> {
         "rename" => Mutation::Rename { from: a, to: b },
         "new-object" => write(&id(pg(1), "new"), 100, value(5000)),
         "large-other" => write(&b, 0, value(72 << 10)),
-        "checkpoint" => return None,
+        "checkpoint" | REST => return None,
         name => panic!("no operation {name}"),
     })
 }
 
 /// What the store holds when a short workload begins.
-const BEGINNINGS: [&str; 4] = ["empty", "logged", "cold", "kept"];
+const BEGINNINGS: [&str; 5] = ["empty", "logged", "cold", "kept", "cut"];
 
 fn beginning(which: usize) -> &'static (Image, MemStore, usize) {
-    static MADE: [OnceLock<(Image, MemStore, usize)>; 4] = [const { OnceLock::new() }; 4];
+    static MADE: [OnceLock<(Image, MemStore, usize)>; 5] = [const { OnceLock::new() }; 5];
     MADE[which].get_or_init(|| {
         let mut trace = Trace::format(&options(), DEVICE_LEN, 1);
-        if which > 0 {
+        if BEGINNINGS[which] == "cut" {
+            // Two objects that lie between each other, block by block.
+            for n in 0..20 {
+                for (object, seed) in [(id(pg(0), "a"), 50 + n), (id(pg(1), "b"), 80 + n)] {
+                    trace.queue(vec![write(&object, n * 4096, pattern(seed, 4096))]).unwrap();
+                    trace.rig.drive();
+                }
+            }
+        } else if which > 0 {
             let ops = |names: &[&str]| names.iter().filter_map(|name| operation(name, 9)).collect::<Vec<_>>();
             let a = id(pg(0), "a");
             trace
@@ -144,6 +156,7 @@ fn short(beginning_at: usize, pace: usize, operations: &[usize], effort: Effort)
             Some(op) => {
                 let _ = trace.queue(vec![op]);
             }
+            None if *name == REST => drop(trace.rig.engine.rest()),
             None => trace.rig.engine.checkpoint(),
         }
         match PACES[pace] {
@@ -178,15 +191,20 @@ fn one_or_two_operations_survive_every_cut() {
         for (pace, how) in PACES.iter().enumerate() {
             let is_piped = matches!(*how, "piped" | "apart");
             // Where a block lies makes no difference to how it gets there.
-            if *held == "kept" && !is_piped {
+            if matches!(*held, "kept" | "cut") && !is_piped {
                 continue;
             }
+            // What begins in pieces is there to be put together.
+            let rests =
+                |operations: &[usize]| *held != "cut" || operations.iter().any(|at| OPERATIONS[*at] == REST);
             for first in 0..OPERATIONS.len() {
-                if is_piped {
+                if is_piped && rests(&[first]) {
                     states += short(beginning, pace, &[first], ONE);
                 }
                 for second in 0..OPERATIONS.len() {
-                    states += short(beginning, pace, &[first, second], TWO);
+                    if rests(&[first, second]) {
+                        states += short(beginning, pace, &[first, second], TWO);
+                    }
                 }
             }
         }
@@ -201,7 +219,7 @@ fn three_operations(part: usize, parts: usize) {
     for n in (part..count * count * count).step_by(parts) {
         let operations = [n / (count * count), n / count % count, n % count];
         let spread = operations[0] + 2 * operations[1] + 5 * operations[2];
-        states += short(spread % 4, spread / 4 % 4, &operations, THREE);
+        states += short(spread % 5, spread / 5 % 4, &operations, THREE);
     }
     report(&format!("three operations, part {part}"), states, 20_000);
 }
@@ -360,6 +378,9 @@ fn long(kind: &Long, run: u64) -> u64 {
         }
         if random.chance(1, 60) {
             trace.rig.engine.checkpoint();
+        }
+        if random.chance(1, 4) {
+            trace.rig.engine.rest();
         }
         if random.chance(1, 12) {
             checker.check_cuts(&mut trace);

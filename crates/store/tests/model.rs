@@ -36,6 +36,8 @@ struct Pair {
     waiting: Vec<(FetchId, Bytes)>,
     refused: u64,
     mutations: u64,
+    /// Units put together before the engine at hand.
+    mended: u64,
 }
 
 fn marker() -> ObjectId {
@@ -58,6 +60,7 @@ impl Pair {
             waiting: Vec::new(),
             refused: 0,
             mutations: 0,
+            mended: 0,
         };
         pair.queue([CollId::Meta, pg(0)].map(Mutation::CreateCollection).to_vec());
         pair
@@ -146,6 +149,7 @@ impl Pair {
 
     fn reopen(&mut self) {
         self.rig.drive();
+        self.mended += self.rig.engine.stats().mended_units;
         self.settle();
         assert!(self.waiting.is_empty(), "reads without answers");
         assert_eq!(self.acknowledged, self.queued);
@@ -157,6 +161,7 @@ impl Pair {
 
     fn crash(&mut self) {
         self.rig.collect();
+        self.mended += self.rig.engine.stats().mended_units;
         self.settle();
         let image = self.rig.disk.cut(&mut self.random);
         self.rig = Rig::try_open(image, self.options.clone(), self.random.next_u64()).unwrap();
@@ -175,8 +180,8 @@ impl Pair {
     }
 }
 
-/// Returns the mutations that were carried out.
-fn compare_run(seed: u64, run: &Run) -> u64 {
+/// Returns the mutations that were carried out, and the units that were put together.
+fn compare_run(seed: u64, run: &Run) -> (u64, u64) {
     let mut pair = Pair::new(seed, &run.options);
     let mut generator = Generator::new(seed, run.mix);
     for n in 1..=run.transactions {
@@ -203,6 +208,9 @@ fn compare_run(seed: u64, run: &Run) -> u64 {
         if pair.random.chance(1, 700) {
             pair.rig.engine.checkpoint();
         }
+        if pair.random.chance(1, 5) {
+            pair.rig.engine.rest();
+        }
         pair.settle();
         match pair.random.below(2500) {
             0 => pair.reopen(),
@@ -228,19 +236,22 @@ fn compare_run(seed: u64, run: &Run) -> u64 {
     }
     assert_eq!(pair.rig.engine.fatal_error(), None);
     assert!(pair.rig.engine.info().unwrap().checkpoint_generation > 1, "no checkpoint");
-    pair.mutations
+    (pair.mutations, pair.mended)
 }
 
 fn runs(what: &str, seeds: std::ops::Range<u64>, at_least: u64, run: &Run) {
     let scale: u64 = std::env::var("STORE_MODEL_SCALE").map_or(1, |n| n.parse().unwrap());
     let end = seeds.start + (seeds.end - seeds.start) * scale;
-    let mut mutations = 0;
+    let (mut mutations, mut mended) = (0, 0);
     for seed in seeds.start..end {
         let on_panic = OnPanic(seed);
-        mutations += compare_run(seed, run);
+        let (more_mutations, more_mended) = compare_run(seed, run);
+        mutations += more_mutations;
+        mended += more_mended;
         std::mem::forget(on_panic);
     }
-    println!("{what}: {mutations} operations");
+    println!("{what}: {mutations} operations, {mended} units put together");
+    assert!(mended > 0, "{what}: nothing was put together");
     assert!(mutations >= at_least, "{what}: only {mutations} operations");
 }
 

@@ -1,6 +1,6 @@
 //! The flags of `loligo store`.
 
-use crate::options::{Backend, parse_size};
+use crate::options::{Backend, Mend, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -138,6 +138,9 @@ pub struct StoreBenchOptions {
     pub sparse: bool,
     #[arg(long, value_enum, default_value = "auto")]
     pub discard: Discard,
+    /// Before each row, put objects that small writes have cut to pieces together again.
+    #[arg(long, value_enum, default_value = "on")]
+    pub mend: Mend,
     /// Stop unless every write is acknowledged only after a flush that began when it was written.
     #[arg(long)]
     pub check_order: bool,

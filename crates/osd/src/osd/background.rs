@@ -23,6 +23,8 @@ const CHASE_PAUSE: Duration = Duration::from_millis(50);
 const SPACE_PAUSE: Duration = Duration::from_millis(20);
 /// Between two steps of removing PGs.
 const DELETE_PAUSE: Duration = Duration::from_millis(5);
+/// Between two looks whether the store had little to do.
+const REST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What decides whether a PG's report says anything new.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,9 +81,24 @@ impl<S: ObjectStore> Osd<S> {
             }
             self.sh.wake_in(ctx, DELETE_PAUSE);
         }
+        self.let_store_rest(ctx);
         self.drive_scrubs(ctx);
         self.boot_if_needed(ctx);
         self.settle(ctx);
+    }
+
+    /// It puts itself in order when there is little to do, and not when a stop waits for it.
+    fn let_store_rest(&mut self, ctx: &Ctx<'_>) {
+        if self.stopping {
+            return;
+        }
+        if ctx.now.since(self.timers.last_rest) >= REST_PAUSE {
+            self.timers.last_rest = ctx.now;
+            self.timers.rest_goes_on = self.sh.store.rest();
+        }
+        if self.timers.rest_goes_on {
+            self.sh.wake_at(self.timers.last_rest + REST_PAUSE);
+        }
     }
 
     /// A step in the removal of PGs.

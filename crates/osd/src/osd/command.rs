@@ -110,6 +110,8 @@ impl<S: ObjectStore> Osd<S> {
             ("device_read_bytes", stats.device_read_bytes),
             ("metadata_reads", stats.metadata_reads),
             ("metadata_memory", stats.metadata_memory),
+            ("mended_units", stats.mended_units),
+            ("mended_blocks", stats.mended_blocks),
         ]
     }
 }

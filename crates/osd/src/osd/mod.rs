@@ -85,6 +85,9 @@ struct Timers {
     last_delete: Time,
     last_space: Time,
     last_scrub_look: Time,
+    last_rest: Time,
+    /// The store has more to do then.
+    rest_goes_on: bool,
 }
 
 impl<S: ObjectStore> Osd<S> {

@@ -10,6 +10,7 @@ use crate::gather::Gather;
 use crate::io::Purpose;
 use crate::key_map::KeyMap;
 use crate::lay::Lay;
+use crate::mend::Mend;
 use crate::ops::OpWriter;
 use crate::pager::Pager;
 use crate::pins::Pins;
@@ -95,6 +96,7 @@ impl Opening {
             releasing: Vec::new(),
             trim,
             lay: Lay::new(lays, if self.options.written_out { region.len } else { position }),
+            mend: Mend::new(self.options.mend && !self.options.read_only),
             batches: VecDeque::from([Batch::new(sequence, buffers.clone(), OpWriter::default())]),
             buffers,
             read_buffers: Buffers::long(),

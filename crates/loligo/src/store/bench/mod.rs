@@ -18,6 +18,7 @@ use super::node::{Ending, Place, Step, Task, run_task};
 use super::options::{Discard, Metadata, StoreBenchOptions, WorkloadKind};
 use super::{device_report, names};
 use crate::identity;
+use crate::options::Mend;
 use crate::osd_daemon::store_options;
 use crate::progress::PhaseBar;
 use anyhow::{Context, Result, bail};
@@ -85,7 +86,7 @@ pub fn run(options: &StoreBenchOptions) -> Result<ExitCode> {
     let mut bench = Bench::new(options, fio, random);
     let reached = run_task(&place, Ending::Clean, &mut bench, format)?;
     let acknowledged = bench.watch.as_ref().map(|watch| watch.acknowledged);
-    report(options, &bench.rows, acknowledged, &reached)
+    report(options, &bench, acknowledged, &reached)
 }
 
 fn default_size(options: &StoreBenchOptions) -> u64 {
@@ -109,6 +110,7 @@ fn engine_options(options: &StoreBenchOptions, facts: &DiskFacts) -> Options {
         // What is measured is the way to the device and back.
         read_cache: 0,
         discard: used.discard && options.discard == Discard::Auto,
+        mend: options.mend == Mend::On,
         ..used
     }
 }
@@ -120,7 +122,7 @@ enum Stage {
         depth: u32,
         row: Option<usize>,
     },
-    /// Lets writeback and checkpoints end.
+    /// Lets the store put objects together again, then writeback and checkpoints end: a quiet moment.
     Settle,
     Measure(usize),
     FioLayOut,
@@ -129,6 +131,7 @@ enum Stage {
 
 enum Running {
     Loop { work: Box<ClosedLoop>, row: Option<usize> },
+    Mending { since: Time },
     Settling,
 }
 
@@ -143,6 +146,7 @@ struct Bench<'a> {
     watch: Option<OrderWatch>,
     operations: u64,
     discards: u64,
+    mending: Duration,
     bar: Option<PhaseBar>,
     bar_due: Time,
     began: bool,
@@ -162,6 +166,7 @@ impl<'a> Bench<'a> {
             watch: options.check_order.then(OrderWatch::default),
             operations: 0,
             discards: 0,
+            mending: Duration::ZERO,
             bar: None,
             bar_due: Time::ZERO,
             began: false,
@@ -185,6 +190,7 @@ impl<'a> Bench<'a> {
         self.prepare("what that cut to pieces", Plan::Mend { left }, FILL_DEPTH);
         self.plan_rows(Age::Fresh);
         if let Some(percent) = options.fill {
+            self.stages.push_back(Stage::Settle);
             self.prepare("filling up", Plan::FillTo { percent }, FILL_DEPTH);
             if let Some(percent) = options.age {
                 let aging = Aging { left: u64::from(percent), rebuilding: Vec::new() };
@@ -223,7 +229,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Starts a stage. Afterwards `now` is of the past if the stage was fio's.
-    fn begin(&mut self, stage: Stage, store: &mut Engine) -> Result<()> {
+    fn begin(&mut self, stage: Stage, store: &mut Engine, now: Time) -> Result<()> {
         match stage {
             Stage::Prepare { name, mut plan, depth, row } => {
                 if let Plan::Age(aging) = &mut plan {
@@ -236,8 +242,7 @@ impl<'a> Bench<'a> {
             }
             Stage::Settle => {
                 store.commit();
-                store.checkpoint();
-                self.running = Some(Running::Settling);
+                self.running = Some(Running::Mending { since: now });
             }
             Stage::Measure(row) => {
                 let Row { workload, depth, .. } = self.rows[row];
@@ -277,13 +282,25 @@ impl Task for Bench<'_> {
             match &mut self.running {
                 None => match self.stages.pop_front() {
                     Some(stage) => {
-                        self.begin(stage, store)?;
+                        self.begin(stage, store, now)?;
                         if self.running.is_none() {
                             return Ok(Step::WaitUntil(now));
                         }
                     }
                     None => return Ok(Step::Done),
                 },
+                Some(Running::Mending { since }) => {
+                    let more = store.rest();
+                    match (store.is_idle(), more) {
+                        (false, _) => return Ok(Step::Wait),
+                        (true, true) => return Ok(Step::WaitUntil(now)),
+                        (true, false) => {
+                            self.mending += now.since(*since);
+                            store.checkpoint();
+                            self.running = Some(Running::Settling);
+                        }
+                    }
+                }
                 Some(Running::Settling) => {
                     if !store.is_idle() {
                         return Ok(Step::Wait);
@@ -346,10 +363,12 @@ impl Task for Bench<'_> {
 
 fn report(
     options: &StoreBenchOptions,
-    rows: &[Row],
+    bench: &Bench<'_>,
     acknowledged: Option<u64>,
     reached: &super::node::Reached,
 ) -> Result<ExitCode> {
+    let rows = &bench.rows;
+    let mended = reached.engine.stats();
     let slow = if options.age.is_some() { slowed(rows) } else { Vec::new() };
     if options.json {
         let result = json!({
@@ -358,6 +377,9 @@ fn report(
             "metadata": format!("{:?}", options.metadata).to_lowercase(),
             "writes_in_order": acknowledged,
             "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
+            "mended_units": mended.mended_units,
+            "mended_blocks": mended.mended_blocks,
+            "mending_seconds": bench.mending.as_secs_f64(),
             "slowed": slow,
         });
         println!("{}", serde_json::to_string_pretty(&result)?);
@@ -371,6 +393,11 @@ fn report(
             if options.metadata == Metadata::Osd { "an OSD's" } else { "none" }
         );
         print!("{}", table(rows));
+        println!(
+            "put together in quiet moments before the rows: {} in {:.1} s",
+            names::size(mended.mended_blocks * 4096),
+            bench.mending.as_secs_f64()
+        );
         if let Some(acknowledged) = acknowledged {
             println!("{acknowledged} writes: each was acknowledged when all of it was durable");
         }

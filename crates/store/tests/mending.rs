@@ -1,0 +1,238 @@
+//! Objects in pieces are put together when nobody asks for anything.
+
+mod common;
+
+use base::Random;
+use common::disk::SimDisk;
+use common::*;
+use store::{Mutation, ObjectId, ObjectStore, Options, StoreError};
+
+const BLOCK: u64 = 4096;
+const LEN: u64 = 1 << 20;
+
+/// So that most of what small writes write is not waiting for its place in memory.
+fn to_places() -> Options {
+    Options { carried_blocks_max: 0, ..options() }
+}
+
+fn object(n: u64) -> ObjectId {
+    id(pg(0), &format!("object {n}"))
+}
+
+/// Objects of which every block was overwritten by itself, in any order, and their contents.
+fn in_pieces(rig: &mut Rig, count: u64, len: u64) -> Vec<Vec<u8>> {
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    let mut contents = Vec::new();
+    for n in 0..count {
+        let content = pattern(n, len as usize);
+        rig.run(vec![write(&object(n), 0, content.clone())]).unwrap();
+        contents.push(content.to_vec());
+    }
+    rig.drive();
+    let mut random = Random::from_seed(1);
+    for step in 0..2 * count * len / BLOCK {
+        let (n, at) = (random.below(count), random.below(len / BLOCK) * BLOCK);
+        let data = pattern(1000 + step, BLOCK as usize);
+        contents[n as usize][at as usize..(at + BLOCK) as usize].copy_from_slice(&data);
+        rig.run(vec![write(&object(n), at, data)]).unwrap();
+        if step % 16 == 0 {
+            rig.drive();
+        }
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+    contents
+}
+
+/// Until there is nothing left to do.
+fn rest(rig: &mut Rig) {
+    for _ in 0..1000 {
+        let more = rig.engine.rest();
+        rig.drive();
+        if !more {
+            return;
+        }
+    }
+    panic!("it never ends");
+}
+
+/// Device requests of one read, and whether it has the right content.
+fn requests(rig: &mut Rig, n: u64, content: &[u8]) -> u64 {
+    let before = rig.engine.stats().device_reads;
+    assert!(rig.read(&object(n), 0, content.len() as u64).unwrap() == content, "object {n}");
+    rig.engine.stats().device_reads - before
+}
+
+fn assert_whole(rig: &Rig, options: &Options) {
+    assert_eq!(rig.engine.fatal_error(), None);
+    let disk = SimDisk::with_image(rig.disk.info.len_bytes, rig.disk.durable.clone());
+    let reopened = Rig::try_open_disk(disk, options.clone(), 1);
+    assert_eq!(reopened.err(), None);
+}
+
+#[test]
+fn what_small_overwrites_cut_to_pieces_is_put_together() {
+    for options in [to_places(), options(), tiny_memory(to_places())] {
+        let mut rig = Rig::format(DEVICE_LEN, options.clone(), 1);
+        let contents = in_pieces(&mut rig, 3, LEN);
+        for (n, content) in (0..).zip(&contents) {
+            assert!(requests(&mut rig, n, content) > 100);
+        }
+        rest(&mut rig);
+        for (n, content) in (0..).zip(&contents) {
+            assert!(requests(&mut rig, n, content) <= LEN / BLOCK / 64);
+        }
+        let stats = rig.engine.stats();
+        assert!(stats.mended_units >= 12 && stats.mended_blocks <= 64 * stats.mended_units, "{stats:?}");
+        assert_whole(&rig, &options);
+        // And then there is nothing to do.
+        assert!(!rig.engine.rest() && rig.engine.is_idle());
+        rest(&mut rig);
+        assert_eq!(rig.engine.stats().mended_units, stats.mended_units);
+        // A new start finds it so.
+        let image = rig.disk.durable.clone();
+        let mut rig = Rig::try_open(image, options, 2).unwrap();
+        rest(&mut rig);
+        assert_eq!(rig.engine.stats().mended_units, 0);
+        for (n, content) in (0..).zip(&contents) {
+            assert!(requests(&mut rig, n, content) <= LEN / BLOCK / 64);
+        }
+    }
+}
+
+#[test]
+fn damage_is_never_made_valid() {
+    let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);
+    let contents = in_pieces(&mut rig, 2, LEN);
+    let damaged = 77 * BLOCK;
+    let place = rig.engine.device_offset(&object(1), damaged).unwrap();
+    rig.disk.visible.flip(place + 100, 3);
+    rig.disk.durable.flip(place + 100, 3);
+    rest(&mut rig);
+    // All but its unit.
+    assert_eq!(rig.engine.stats().mended_blocks, 2 * LEN / BLOCK - 64);
+    assert_eq!(rig.engine.device_offset(&object(1), damaged), Some(place));
+    for offset in (0..LEN).step_by(BLOCK as usize) {
+        match rig.read(&object(1), offset, BLOCK) {
+            Ok(found) => assert!(found == contents[1][offset as usize..(offset + BLOCK) as usize]),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Checksum { .. }) && offset == damaged, "{error}");
+            }
+        }
+    }
+    assert!(rig.read(&object(1), damaged, BLOCK).is_err());
+}
+
+#[test]
+fn a_write_or_a_read_stops_it() {
+    for writes in [false, true] {
+        let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);
+        let contents = in_pieces(&mut rig, 3, LEN);
+        rig.engine.rest();
+        rig.drive();
+        // What came before it was called counts: it has one unit at most.
+        assert!(rig.engine.stats().mended_units <= 1);
+        assert!(rig.engine.rest());
+        rig.steps(100);
+        match writes {
+            true => drop(rig.run(vec![Mutation::Touch(object(9))]).unwrap()),
+            false => drop(rig.read(&object(0), 0, BLOCK).unwrap()),
+        }
+        let before = rig.engine.stats().mended_units;
+        rig.drive();
+        let stopped = rig.engine.stats().mended_units;
+        assert!(stopped <= before + 1, "{before}, {stopped}");
+        // With a little to do, one unit each time; with much none.
+        for few in [true, true, false] {
+            let before = rig.engine.stats().mended_units;
+            for n in 0..if few { 3 } else { 100 } {
+                rig.run(vec![Mutation::Touch(object(9 + n))]).unwrap();
+            }
+            assert!(rig.engine.rest());
+            rig.drive();
+            assert_eq!(rig.engine.stats().mended_units, before + u64::from(few));
+        }
+        rest(&mut rig);
+        assert_eq!(rig.engine.stats().mended_units, 3 * LEN / BLOCK / 64);
+        for (n, content) in (0..).zip(&contents) {
+            assert!(requests(&mut rig, n, content) <= LEN / BLOCK / 64);
+        }
+    }
+}
+
+/// Writes, clones and removals of an object while a unit of it is being read.
+#[test]
+fn what_changes_meanwhile_keeps_its_change() {
+    let part = |n: u64| write(&object(0), n * 5000, pattern(5, 3000));
+    let changes: [Vec<Mutation>; 6] = [
+        vec![write(&object(0), 7 * BLOCK, pattern(3, 4096))],
+        vec![part(3), part(9)],
+        vec![Mutation::Truncate { id: object(0), size: 20 * BLOCK + 5 }],
+        vec![Mutation::Clone { from: object(0), to: object(5) }, part(4)],
+        vec![Mutation::Rename { from: object(0), to: object(5) }, part(1)],
+        vec![Mutation::Remove(object(0)), part(2)],
+    ];
+    for (options, ops) in [to_places(), Options { always_keep_places: true, ..to_places() }]
+        .iter()
+        .flat_map(|options| changes.iter().map(move |ops| (options, ops)))
+    {
+        let mut rig = Rig::format(DEVICE_LEN, options.clone(), 1);
+        let contents = in_pieces(&mut rig, 1, LEN / 4);
+        let mut model = store::MemStore::new();
+        let ops_before = vec![Mutation::CreateCollection(pg(0)), write(&object(0), 0, contents[0].clone())];
+        model.queue(store::Transaction { ops: ops_before }).unwrap();
+        rig.engine.rest();
+        // Some parts have come, the last is slow.
+        rig.steps(40);
+        rig.run(ops.clone()).unwrap();
+        model.queue(store::Transaction { ops: ops.clone() }).unwrap();
+        rig.drive();
+        assert_eq!(rig.engine.stats().mended_units, 0);
+        compare_all(&mut rig, &mut model);
+        rest(&mut rig);
+        compare_all(&mut rig, &mut model);
+        let report = fsck(rig.disk.durable.clone(), options);
+        assert_eq!(report.problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_a_clone_shares_stays_where_it_is() {
+    let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);
+    let contents = in_pieces(&mut rig, 1, LEN);
+    rig.run(vec![Mutation::Clone { from: object(0), to: object(1) }]).unwrap();
+    rig.drive();
+    rest(&mut rig);
+    assert_eq!(rig.engine.stats().mended_units, 0);
+    // Each has a unit of its own again.
+    rig.run(vec![Mutation::Remove(object(1))]).unwrap();
+    rig.drive();
+    let some: Vec<Mutation> = (0..64).map(|n| write(&object(7), n * BLOCK, pattern(n, 4096))).collect();
+    rig.run(some).unwrap();
+    rig.drive();
+    rest(&mut rig);
+    assert!(requests(&mut rig, 0, &contents[0]) <= LEN / BLOCK / 64);
+}
+
+#[test]
+fn nothing_is_done_without_long_free_runs_or_leave() {
+    let off = Options { mend: false, ..to_places() };
+    let mut rig = Rig::format(DEVICE_LEN, off, 1);
+    in_pieces(&mut rig, 2, LEN);
+    assert!(!rig.engine.rest());
+    rig.drive();
+    assert_eq!(rig.engine.stats().mended_units, 0);
+
+    let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);
+    in_pieces(&mut rig, 2, LEN);
+    let mut n = 10;
+    while rig.run(vec![write(&object(n), 0, pattern(n, 64 << 10))]).is_ok() {
+        rig.drive();
+        n += 1;
+    }
+    let before = rig.engine.stats();
+    rest(&mut rig);
+    assert_eq!(rig.engine.stats().mended_units, 0);
+    assert_eq!(rig.engine.stats().device_reads, before.device_reads);
+    assert_eq!(rig.engine.stats().available, before.available);
+}
