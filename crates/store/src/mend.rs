@@ -45,7 +45,7 @@ const CUT_SHARE: u64 = 64;
 /// with more nothing.
 const ASKED_FEW: u32 = 32;
 
-/// Objects and units looked at in one go.
+/// Objects and units looked at in one go; blocks of those that may be worth it count, too.
 const LOOKS_MAX: u32 = 1024;
 /// How often the pages for one unit are loaded: others may push them out meanwhile.
 const LOADS_MAX: u32 = 8;
@@ -140,6 +140,11 @@ impl Mend {
         self.cut += u64::from(blocks);
     }
 
+    /// A page of the index is lost: who needs it will be told, this can do without. Until the next opening.
+    pub(crate) fn give_up(&mut self) {
+        (self.enabled, self.cursor) = (false, None);
+    }
+
     /// Before each change of the index.
     pub(crate) fn on_change(&mut self, op: &LogOp<'_>) {
         let Some(unit) = &mut self.unit else { return };
@@ -222,14 +227,17 @@ impl Core {
         }
         match self.next_unit() {
             Found::Unit(object, blocks) => self.begin_unit(object, blocks),
-            Found::Absent(wanted) => self.load(wanted, None),
+            Found::Absent(wanted) => self.load_for_mending(wanted),
             Found::Nothing => (),
             Found::End => self.mend.end_sweep(),
         }
     }
 
     fn is_free_to_mend(&self) -> bool {
-        self.failed.is_none() && self.stalled.is_empty() && self.chosen.blocks() == 0 && !self.has_to_wait()
+        let idle = self.stalled.is_empty() && self.chosen.blocks() == 0 && !self.has_to_wait();
+        // What units free comes back only when a checkpoint under way has ended: until then they would
+        // take one free place after the other.
+        self.failed.is_none() && idle && !self.reclaim.has_snapshot()
     }
 
     /// The next unit that is worth it and that there is room for; the cursor is behind it then.
@@ -315,17 +323,18 @@ impl Core {
             self.mend.move_to(Some(object.clone()), next);
             return Found::Nothing;
         }
-        let wanted = self.pages_to_map(object, blocks[0].0);
-        if !wanted.is_empty() {
-            return Found::Absent(wanted);
+        let count = blocks.len() as u32;
+        *looks = looks.saturating_sub(count);
+        let mut fits = self.alloc.has_whole(count) && self.check_mending_space(count).is_ok();
+        if fits {
+            let wanted = self.pages_to_map(object, blocks[0].0);
+            if !wanted.is_empty() {
+                return Found::Absent(wanted);
+            }
+            fits = !blocks.iter().any(|(_, mapping)| self.index.is_shared(mapping.device));
         }
         self.mend.move_to(Some(object.clone()), next);
-        let count = blocks.len() as u32;
-        let shared = blocks.iter().any(|(_, mapping)| self.index.is_shared(mapping.device));
-        if shared || !self.alloc.has_whole(count) || self.check_mending_space(count).is_err() {
-            return Found::Nothing;
-        }
-        Found::Unit(object.clone(), blocks)
+        if fits { Found::Unit(object.clone(), blocks) } else { Found::Nothing }
     }
 
     /// Those that are absent of what it takes to give other places to a unit.

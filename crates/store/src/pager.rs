@@ -31,6 +31,8 @@ struct Load {
     parts: Vec<Option<Bytes>>,
     /// A part could not be read.
     failed: bool,
+    /// Nobody but [`crate::mend`] wants it.
+    spare: bool,
     waiters: Vec<FetchId>,
 }
 
@@ -132,6 +134,15 @@ impl Core {
 
     /// Reads pages, unless that is under way already.
     pub(crate) fn load(&mut self, wanted: Vec<Wanted>, waiter: Option<FetchId>) {
+        self.load_as(wanted, waiter, false);
+    }
+
+    /// The same for who does without where one is lost.
+    pub(crate) fn load_for_mending(&mut self, wanted: Vec<Wanted>) {
+        self.load_as(wanted, None, true);
+    }
+
+    fn load_as(&mut self, wanted: Vec<Wanted>, waiter: Option<FetchId>, spare: bool) {
         let pages: BTreeSet<PageRef> = wanted.iter().map(Wanted::id).collect();
         if let Some(id) = waiter {
             if pages.is_empty() {
@@ -143,12 +154,13 @@ impl Core {
         for wanted in wanted {
             let id = wanted.id();
             if let Some(load) = self.pager.loads.get_mut(&id) {
+                load.spare &= spare;
                 load.waiters.extend(waiter);
                 continue;
             }
             let place = place_of(&self.index, id).cloned().expect("a page not in memory has a place");
             let waiters = waiter.into_iter().collect();
-            let load = Load { wanted, place, copy: 0, parts: Vec::new(), failed: false, waiters };
+            let load = Load { wanted, place, copy: 0, parts: Vec::new(), failed: false, spare, waiters };
             self.pager.loads.insert(id, load);
             self.read_copy(id);
         }
@@ -164,6 +176,14 @@ impl Core {
         }
         if load.copy == COPIES_MAX {
             let offset = offset_of(&load.place, 0);
+            if load.spare {
+                tracing::error!(
+                    "no copy of a page ({:?}) at device offset {offset} is intact: nothing is put together until the next start",
+                    id.tree
+                );
+                self.pager.loads.remove(&id);
+                return self.mend.give_up();
+            }
             return self.fail(EngineError::PageLost { tree: format!("{:?}", id.tree), offset });
         }
         let runs = load.place.copy_runs(load.copy);

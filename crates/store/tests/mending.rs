@@ -5,6 +5,7 @@ mod common;
 use base::Random;
 use common::disk::SimDisk;
 use common::*;
+use env::{DiskOp, DiskRequest};
 use store::{Mutation, ObjectId, ObjectStore, Options, StoreError};
 
 const BLOCK: u64 = 4096;
@@ -235,4 +236,58 @@ fn nothing_is_done_without_long_free_runs_or_leave() {
     assert_eq!(rig.engine.stats().mended_units, 0);
     assert_eq!(rig.engine.stats().device_reads, before.device_reads);
     assert_eq!(rig.engine.stats().available, before.available);
+}
+
+#[test]
+fn a_lost_page_of_the_index_ends_the_mending_and_not_the_store() {
+    let options = Options { checkpoint_copies: 1, ..tiny_memory(to_places()) };
+    let mut rig = Rig::format(DEVICE_LEN, options.clone(), 1);
+    let contents = in_pieces(&mut rig, 6, LEN);
+    let mut rig = Rig::try_open(rig.disk.durable.clone(), options, 2).unwrap();
+    let loaded = rig.engine.stats().metadata_reads;
+    assert!(rig.engine.rest());
+    rig.collect();
+    assert!(rig.engine.stats().metadata_reads > loaded, "the first page is not in memory");
+    let read = rig.disk.queue.iter().filter_map(|request| match request.op {
+        DiskOp::Read { offset, .. } => Some(offset),
+        _ => None,
+    });
+    let pages: Vec<u64> = read.collect();
+    rig.disk.unreadable.extend(pages);
+    rig.drive();
+    assert_eq!(rig.engine.fatal_error(), None);
+    assert!(!rig.engine.rest() && rig.engine.is_idle());
+    assert_eq!(rig.engine.stats().mended_units, 0);
+    // Whoever needs what is lost is told.
+    let whole = (0..).zip(&contents).all(|(n, content)| {
+        rig.read(&object(n), 0, content.len() as u64).is_ok_and(|found| found == *content)
+    });
+    assert!(!whole && rig.engine.fatal_error().is_some());
+}
+
+/// What units free comes back only when a checkpoint under way has ended.
+#[test]
+fn the_space_that_there_is_stays_for_others() {
+    let mut rig = Rig::format(16 * DEVICE_LEN, to_places(), 1);
+    in_pieces(&mut rig, 24, LEN);
+    rig.run(vec![write(&object(0), 0, pattern(1, BLOCK as usize))]).unwrap();
+    let before = rig.engine.stats().available;
+    rig.engine.checkpoint();
+    // The device takes its time with the superblock.
+    let held = |request: &DiskRequest| matches!(request.op, DiskOp::Write { offset: 0, .. });
+    for _ in 0..10_000 {
+        rig.engine.rest();
+        rig.engine.commit();
+        rig.collect();
+        let Some(at) = rig.disk.queue.iter().position(|request| !held(request)) else { continue };
+        let (token, result) = rig.disk.complete(at);
+        rig.engine.on_disk_done(token, result);
+    }
+    assert!(rig.disk.queue.iter().any(held), "the checkpoint is under way");
+    let units = (before - rig.engine.stats().available) / (64 * BLOCK);
+    assert!(units <= 2, "{units} units were taken");
+    rest(&mut rig);
+    assert!(rig.engine.stats().mended_units > 50);
+    let left = before.saturating_sub(rig.engine.stats().available) / (64 * BLOCK);
+    assert!(left <= 2, "{left} units did not come back");
 }

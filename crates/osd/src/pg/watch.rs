@@ -461,7 +461,9 @@ impl Pg {
         let Some(entry) = self.watches.objects.get_mut(object) else { return };
         let mut first = Time::MAX;
         let mut fenced = BTreeSet::new();
-        for (key, watch) in entry.watches.iter_mut().filter(|(_, watch)| watch.is_fenced(sh.maps.map())) {
+        // Of one that was fenced before the end is under way, or tried again in its time.
+        let newly = |watch: &Watch| !watch.fenced && watch.is_fenced(sh.maps.map());
+        for (key, watch) in entry.watches.iter_mut().filter(|(_, watch)| newly(watch)) {
             watch.fenced = true;
             watch.ends = watch.ends.min(ctx.now + retry(&watch.info));
             first = first.min(watch.ends);
