@@ -367,9 +367,7 @@ impl Allocator {
         let mut ask = want;
         loop {
             ask = ask.min(self.longest);
-            if let Some(start) = self.search(ask) {
-                let run = self.take(Run { start, count: ask });
-                self.cursor = run.end() % self.blocks;
+            if let Some(run) = self.allocate_whole(ask) {
                 return Some(run);
             }
             assert!(ask > 1, "a free block exists");

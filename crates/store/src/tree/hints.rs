@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// about another token: that would be a page read in vain, which is likely not in the
 /// CPU's cache.
 pub(super) struct Hints {
-    /// For the tokens that meet here, by when their pages were first met, the last first: a line of the CPU's cache each.
+    /// For the tokens that meet here, the page that was first met last comes first: a line of the CPU's cache each.
     sets: Vec<[Hint; WAYS]>,
 }
 

@@ -283,7 +283,7 @@ pub struct Trace {
 impl Trace {
     /// `model` is the store's state, `number` the transactions that led to it.
     pub fn new(mut rig: Rig, model: MemStore, number: usize) -> Trace {
-        rig.rest();
+        rig.settle();
         rig.events.clear();
         rig.committed = 0;
         rig.cuts = Some(Vec::new());
@@ -296,7 +296,7 @@ impl Trace {
         let mut trace = Trace::new(rig, MemStore::new(), 0);
         let create = [CollId::Meta, pg(0), pg(1)].map(Mutation::CreateCollection);
         trace.queue(create.to_vec()).unwrap();
-        trace.rig.rest();
+        trace.rig.settle();
         trace
     }
 

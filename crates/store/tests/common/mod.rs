@@ -105,11 +105,11 @@ impl Rig {
 
     fn open(&mut self) {
         while !self.engine.is_open() && self.step() {}
-        self.rest();
+        self.settle();
     }
 
     /// What is queued is done; or under way, where zeros may be, too: it is to meet them.
-    pub fn rest(&mut self) {
+    pub fn settle(&mut self) {
         match self.lays {
             true => {
                 self.engine.commit();
