@@ -13,6 +13,7 @@
 //!   fetches name the interval they belong to.
 
 pub mod backfill;
+mod fence;
 pub mod info;
 pub mod intervals;
 pub mod log;
