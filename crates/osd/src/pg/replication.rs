@@ -25,7 +25,7 @@ use base::Time;
 use bytes::Bytes;
 use store::{Mutation, ObjectStore, StoreError, Transaction};
 use wire::messages::OpResult;
-use wire::types::{EVersion, OsdId};
+use wire::types::{EVersion, HObject, OsdId};
 use wire::{Encode, Features};
 
 /// An executed write, before anything of it is visible.
@@ -73,6 +73,11 @@ impl InFlight {
             return peer::encode_repl(header, self.prev, &self.entry, &self.entry_bytes, None);
         }
         self.body.clone()
+    }
+
+    /// What happens to this object's watches once the write is durable everywhere.
+    pub(super) fn watch_effects(&self, object: &HObject) -> Option<&WatchEffects> {
+        (self.entry.object == *object).then_some(&self.effects)
     }
 }
 

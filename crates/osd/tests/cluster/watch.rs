@@ -230,6 +230,55 @@ fn a_watchs_end_that_is_under_way_is_not_anticipated_by_another() {
     assert_eq!(w.watchers(acting[1]), 0);
 }
 
+/// Leases last, so that the primary serves; what it writes does not become durable.
+fn cut_off_replica(seed: u64) -> World {
+    let mut w = World::tweaked(seed, 3, 2, 1, 1, |config| {
+        config.lease = second(60);
+        config.lease_promise = second(61);
+    });
+    w.settle();
+    w.clients.resize_with(2, Client::default);
+    w.write("o", b"x");
+    assert_eq!(w.ask(1, watch(11, WATCH)), 0);
+    lose_lease(&mut w);
+    w
+}
+
+fn assert_watches(w: &mut World) {
+    assert_eq!(w.ask(1, watch(11, PING)), 0);
+    for osd in w.acting("o") {
+        assert_eq!(w.watchers(osd), 1);
+    }
+    assert!(w.clients[1].told.is_empty(), "it does not tell which of them is over: {:?}", w.clients[1].told);
+}
+
+/// The first one's end is not durable in its time, so it is tried again: the client has the same watch anew by then.
+#[test]
+fn a_watchs_end_tried_again_leaves_the_next_watch_alone() {
+    let mut w = cut_off_replica(71);
+    let primary = w.acting("o")[0];
+    w.run_for(second(11));
+    assert_eq!(w.watchers(primary), 0, "over, but not everywhere");
+    let anew = w.submit(1, "o", vec![watch(11, WATCH)]);
+    w.run_for(second(11));
+    assert_eq!(w.watchers(primary), 1, "the next one has just begun");
+    w.heal();
+    assert_eq!(w.wait(anew).result, 0);
+    assert_watches(&mut w);
+}
+
+/// Neither the client's end of the first one nor its next one is durable when the first one's time is over.
+#[test]
+fn the_time_of_a_watch_that_was_left_is_not_that_of_the_next() {
+    let mut w = cut_off_replica(72);
+    let left = w.submit(1, "o", vec![watch(11, UNWATCH)]);
+    let anew = w.submit(1, "o", vec![watch(11, WATCH)]);
+    w.run_for(second(11));
+    w.heal();
+    assert_eq!((w.wait(left).result, w.wait(anew).result), (0, 0));
+    assert_watches(&mut w);
+}
+
 /// The primary loses touch with its replica, of which nobody takes notice.
 fn lose_lease(w: &mut World) {
     w.mon.deaf = true;

@@ -3,13 +3,17 @@
 //! The end is a write of the OSD's own, in order with the clients' requests: a ping
 //! that has waited here since before it, for a lease or for a replica, averts it.
 //!
+//! A client may leave a watch, or hear that it is over, and have the next one under the same key. Memory
+//! follows the record only when writes are durable everywhere, so an end, of which there may be several
+//! for one watch, looks at the writes under way: what memory knows to be over may not be what is recorded.
+//!
 //! Source: Ceph `src/osd/PrimaryLogPG.cc` (`handle_watch_timeout`, `check_blocklisted_watchers`).
 
 use super::Pg;
 use super::registration::{Watch, timeout};
 use crate::action::Ctx;
 use crate::exec::Fetched;
-use crate::exec::watch::{WatchInfo, WatchKey};
+use crate::exec::watch::{WatchEffects, WatchInfo, WatchKey};
 use crate::pg::request::{Origin, Request, Work};
 use crate::shared::Shared;
 use base::{Duration, Time};
@@ -120,11 +124,24 @@ impl Pg {
         object: &HObject,
         keys: &[WatchKey],
     ) -> Vec<WatchKey> {
-        let known = self.watches.objects.get(object);
-        let over = |key: &WatchKey| match known.and_then(|known| known.watches.get(key)) {
-            Some(watch) => watch.over || watch.is_fenced(sh.maps.map()),
-            None => true,
+        let Some(known) = self.watches.objects.get(object) else { return Vec::new() };
+        let leaves =
+            |key| self.has_under_way(object, |effects| effects.disconnects.iter().any(|w| w.key == key));
+        // What is not known any more, or leaves, has ended otherwise: if its key is recorded, that is the next one's.
+        let over = |key: &WatchKey| {
+            let over = |watch: &Watch| watch.over || watch.is_fenced(sh.maps.map());
+            known.watches.get(key).is_some_and(over) && !leaves(*key)
         };
         keys.iter().copied().filter(over).collect()
+    }
+
+    /// Whether the client has this watch anew, be it recorded everywhere or not.
+    pub(super) fn begins_anew(&self, object: &HObject, key: WatchKey) -> bool {
+        self.has_under_way(object, |effects| effects.connects.iter().any(|w| w.key == key))
+    }
+
+    /// Of the writes to the object that are not durable everywhere.
+    fn has_under_way(&self, object: &HObject, what: impl Fn(&WatchEffects) -> bool) -> bool {
+        self.in_flight.iter().filter_map(|write| write.watch_effects(object)).any(what)
     }
 }

@@ -113,7 +113,9 @@ impl Pg {
     ) {
         let (object, client) = (&request.object, request.reqid.name);
         for gone in effects.disconnects {
-            self.remove_watch(sh, object, gone.key, gone.tell);
+            // Who begins anew would take the word for the end of its next watch.
+            let tell = gone.tell && !self.begins_anew(object, gone.key);
+            self.remove_watch(sh, object, gone.key, tell);
         }
         let Some(session) = request.session() else { return };
         let connects = !effects.connects.is_empty();
