@@ -4,7 +4,7 @@
 use crate::disk::SimDisk;
 use base::Random;
 use bytes::Bytes;
-use env::{DiskOp, DiskRequest, DiskResult};
+use env::{DiskOp, DiskRequest, DiskResult, read_into};
 use osd::exec::ObjectInfo;
 use store::{
     CollId, Engine, FetchId, Identity, Mutation, ObjectId, ObjectStore, Options, StoreError, StoreEvent,
@@ -26,7 +26,7 @@ fn carry_out(disk: &mut SimDisk, op: DiskOp) -> DiskResult {
             disk.finish_write(write);
             Ok(Bytes::new())
         }
-        DiskOp::Read { offset, len } => disk.read(offset, len),
+        DiskOp::Read { offset, len, into } => disk.read(offset, len).map(|data| read_into(into, data)),
         DiskOp::Flush => {
             let covered = disk.start_flush();
             disk.finish_flush(&covered);

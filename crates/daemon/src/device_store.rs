@@ -90,7 +90,7 @@ impl<S: DeviceStore> DeviceStore for PendingStore<S> {
 
     fn poll_disk(&mut self) -> Option<DiskRequest> {
         if let Some(FetchId(id)) = self.poll_load() {
-            return Some(DiskRequest { token: id | LOAD_TOKEN, op: DiskOp::Read { offset: 0, len: 4096 } });
+            return Some(DiskRequest { token: id | LOAD_TOKEN, op: DiskOp::read(0, 4096) });
         }
         self.inner_mut().poll_disk()
     }

@@ -12,6 +12,7 @@
 //! - a failed flush or durable write is final: the node must stop, never retry
 //!   and acknowledge.
 
+use base::Part;
 use bytes::Bytes;
 
 /// Fixed facts of the device.
@@ -24,7 +25,7 @@ pub struct DiskInfo {
     pub volatile_cache: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum DiskOp {
     /// Writes `data` back to back at `offset`. Each piece's address and length
     /// are multiples of [`base::aligned::ALIGNMENT`].
@@ -38,17 +39,21 @@ pub enum DiskOp {
     Read {
         offset: u64,
         len: u32,
+        /// Where its bytes are to lie, as long and as aligned as they are; else in memory of the driver's.
+        into: Option<Part>,
     },
     /// Makes every write that has completed before durable.
     Flush,
     /// The range's content is no longer needed; reads of it may return anything.
-    Discard {
-        offset: u64,
-        len: u64,
-    },
+    Discard { offset: u64, len: u64 },
 }
 
 impl DiskOp {
+    /// A read whose memory is the driver's business.
+    pub fn read(offset: u64, len: u32) -> DiskOp {
+        DiskOp::Read { offset, len, into: None }
+    }
+
     /// Bytes that are to be written, read or discarded.
     pub fn byte_len(&self) -> u64 {
         match self {
@@ -61,14 +66,14 @@ impl DiskOp {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DiskRequest {
     /// The submitter's own number, returned in `DiskDone`.
     pub token: u64,
     pub op: DiskOp,
 }
 
-/// The bytes of a read; empty for the other operations.
+/// The bytes of a read, in the memory that was given for them if any was; empty for the other operations.
 pub type DiskResult = Result<Bytes, DiskError>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -79,4 +84,15 @@ pub enum DiskError {
     /// Outside the device, or not aligned: our bug or a changed device.
     #[error("request outside the device or not aligned")]
     BadRange,
+}
+
+/// What a read answers that has found `data` in memory: a device that is not one.
+pub fn read_into(into: Option<Part>, data: Bytes) -> Bytes {
+    match into {
+        Some(mut part) if part.len() == data.len() => {
+            part.copy_from_slice(&data);
+            part.freeze()
+        }
+        _ => data,
+    }
 }

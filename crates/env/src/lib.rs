@@ -19,7 +19,7 @@ use bytes::Bytes;
 use std::net::SocketAddr;
 
 pub mod disk;
-pub use disk::{DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult};
+pub use disk::{DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, read_into};
 
 /// One TCP connection of this process. Never reused within a process's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

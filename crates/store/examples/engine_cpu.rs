@@ -16,7 +16,7 @@
 
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
-use env::{DiskInfo, DiskOp};
+use env::{DiskInfo, DiskOp, read_into};
 use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, StoreEvent, Transaction};
 use wire::types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
@@ -41,8 +41,10 @@ fn object(pg: u32, name: String, snap: SnapId) -> ObjectId {
 fn drive(engine: &mut Engine, zeros: &Bytes) {
     while let Some(request) = engine.poll_disk() {
         let result = match request.op {
-            DiskOp::Read { len, .. } if len as usize <= zeros.len() => zeros.slice(..len as usize),
-            DiskOp::Read { len, .. } => AlignedBuf::zeroed(len as usize).freeze(),
+            DiskOp::Read { len, into: None, .. } if len as usize <= zeros.len() => {
+                zeros.slice(..len as usize)
+            }
+            DiskOp::Read { len, into, .. } => read_into(into, AlignedBuf::zeroed(len as usize).freeze()),
             _ => Bytes::new(),
         };
         engine.on_disk_done(request.token, Ok(result));

@@ -5,9 +5,10 @@
 //! before; who takes one fills all that leaves it.
 
 use crate::limits::BLOCK_LEN;
-use base::{AlignedBuf, MemoryUse};
+use base::parts::Lender;
+use base::{AlignedBuf, MemoryUse, Part};
 use bytes::Bytes;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
 /// Up to 16 blocks.
@@ -93,6 +94,65 @@ impl Buffers {
 impl Buffer {
     pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
+    }
+}
+
+impl Buffer {
+    /// For several requests to fill at once.
+    pub(crate) fn lend(mut self) -> Lent {
+        let buf = self.buf.take().expect("only a buffer that is dropped has no memory");
+        Lent { len: buf.len(), lender: Some(Lender::new(buf)), shelves: self.shelves.clone() }
+    }
+}
+
+/// A buffer of which device requests have parts.
+pub(crate) struct Lent {
+    /// Only empty while being dropped.
+    lender: Option<Lender>,
+    len: usize,
+    shelves: Shelves,
+}
+
+impl Lent {
+    /// Shape: in ascending order.
+    pub(crate) fn part(&mut self, range: Range<usize>) -> Part {
+        self.lender().lend(range)
+    }
+
+    /// What is not part of a request.
+    pub(crate) fn rest(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.lender().rest(range)
+    }
+
+    /// Whether `data` is what lies there.
+    pub(crate) fn is_at(&self, data: &[u8], range: Range<usize>) -> bool {
+        self.lender.as_ref().is_some_and(|lender| lender.is_at(data, range))
+    }
+
+    fn lender(&mut self) -> &mut Lender {
+        self.lender.as_mut().expect("only one that is dropped lends nothing")
+    }
+
+    /// The whole again, when no request has any of it.
+    pub(crate) fn take_back(mut self) -> Option<Buffer> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Buffer> {
+        let buf = self.lender.take()?.take_back();
+        if buf.is_none()
+            && let Ok(mut shelf) = self.shelves.lock()
+        {
+            // Who has a part of it will free it.
+            shelf.in_use.remove(self.len);
+        }
+        Some(Buffer { buf: Some(buf?), shelves: self.shelves.clone() })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        drop(self.end());
     }
 }
 

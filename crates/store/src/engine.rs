@@ -442,7 +442,7 @@ impl Core {
             Purpose::Page { id, part } => self.on_page(id, part, result),
             Purpose::Switch => self.on_switch_step(result),
             Purpose::Discard { run } => self.on_discarded(run),
-            Purpose::Mend { at, run } => self.on_mend_read(token, at, run, result),
+            Purpose::Mend { run } => self.on_mend_read(token, run, result),
             Purpose::Lay(laying) => self.on_laid(laying, result),
             Purpose::Check { part } => self.checks.push((part, result)),
             Purpose::Open { .. } => (),

@@ -6,6 +6,7 @@ use crate::index::PageRef;
 use crate::key_map::KeyMap;
 use crate::lay::Laying;
 use crate::reads::DevicePart;
+use base::Part;
 use bytes::Bytes;
 use env::{DiskOp, DiskRequest};
 use std::collections::VecDeque;
@@ -49,9 +50,8 @@ pub(crate) enum Purpose {
     Discard {
         run: Run,
     },
-    /// Blocks of a unit that is being put together, from this one on.
+    /// Blocks of a unit that is being put together.
     Mend {
-        at: usize,
         run: Run,
     },
     /// Zeros ahead of what is to come.
@@ -126,9 +126,18 @@ impl Io {
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: u32, purpose: Purpose) -> u64 {
+        self.read_as(offset, len, None, purpose)
+    }
+
+    pub(crate) fn read_into(&mut self, offset: u64, part: Part, purpose: Purpose) -> u64 {
+        let len = u32::try_from(part.len()).expect("a request has less than 4 GiB");
+        self.read_as(offset, len, Some(part), purpose)
+    }
+
+    fn read_as(&mut self, offset: u64, len: u32, into: Option<Part>, purpose: Purpose) -> u64 {
         self.counters.reads += 1;
         self.counters.read_bytes += u64::from(len);
-        self.submit(DiskOp::Read { offset, len }, purpose)
+        self.submit(DiskOp::Read { offset, len, into }, purpose)
     }
 
     pub(crate) fn flush(&mut self, purpose: Purpose) -> u64 {

@@ -18,7 +18,7 @@
 use crate::alloc::Run;
 use crate::api::{ObjectId, StoreError};
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
-use crate::buffers::Buffer;
+use crate::buffers::Lent;
 use crate::core::{BLOCK, Core};
 use crate::gather::Pieces;
 use crate::index::{ALL_BLOCKS, Wanted, stretches};
@@ -29,6 +29,7 @@ use crate::needs::Needs;
 use crate::ops::LogOp;
 use crate::reads::Place;
 use base::crc32c;
+use bytes::Bytes;
 use env::DiskResult;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ struct Unit {
     object: Arc<ObjectId>,
     blocks: Vec<(u32, Mapping)>,
     /// Their content, one after the other.
-    content: Buffer,
+    content: Lent,
     /// Parts that have not arrived.
     pending: usize,
     failed: bool,
@@ -354,11 +355,11 @@ impl Core {
     }
 
     fn begin_unit(&mut self, object: Arc<ObjectId>, blocks: Vec<(u32, Mapping)>) {
-        let mut content = self.read_buffers.take(blocks.len());
+        let mut content = self.read_buffers.take(blocks.len()).lend();
         let mut parts: Vec<(usize, Run)> = Vec::new();
         for (at, (_, Mapping { device, crc })) in blocks.iter().enumerate() {
             match self.find(*device, *crc, false) {
-                Place::Memory(block) => content[at * BLOCK..(at + 1) * BLOCK].copy_from_slice(&block),
+                Place::Memory(block) => content.rest(at * BLOCK..(at + 1) * BLOCK).copy_from_slice(&block),
                 Place::Device { device, .. } => match parts.last_mut() {
                     Some((first, run)) if run.end() == device && *first + run.count as usize == at => {
                         run.count += 1;
@@ -371,45 +372,44 @@ impl Core {
         if self.mend.leave == Leave::One {
             self.mend.leave = Leave::None;
         }
-        let unit = Unit { object, blocks, content, pending: parts.len(), failed: false, changed: false };
-        self.mend.unit = Some(unit);
         for (at, run) in parts.iter().copied() {
-            let len = run.count * BLOCK_LEN as u32;
-            let token = self.io.read(u64::from(run.start) * BLOCK_LEN, len, Purpose::Mend { at, run });
+            let part = content.part(at * BLOCK..(at + run.count as usize) * BLOCK);
+            let token = self.io.read_into(u64::from(run.start) * BLOCK_LEN, part, Purpose::Mend { run });
             self.pins.pin(run, token);
         }
+        let unit = Unit { object, blocks, content, pending: parts.len(), failed: false, changed: false };
+        self.mend.unit = Some(unit);
         self.finish_unit();
     }
 
-    pub(crate) fn on_mend_read(&mut self, token: u64, at: usize, run: Run, result: DiskResult) {
+    pub(crate) fn on_mend_read(&mut self, token: u64, run: Run, result: DiskResult) {
         self.unpin(run, token);
         let Some(unit) = &mut self.mend.unit else { return };
         unit.pending -= 1;
-        let room = at * BLOCK..(at + run.count as usize) * BLOCK;
-        match result {
-            Ok(data) if data.len() == room.len() => unit.content[room].copy_from_slice(&data),
-            _ => unit.failed = true,
-        }
+        unit.failed |= result.is_err();
+        drop(result);
         self.finish_unit();
     }
 
     fn finish_unit(&mut self) {
         let Some(unit) = self.mend.unit.take_if(|unit| unit.pending == 0) else { return };
-        let sums = unit.content.chunks(BLOCK).map(crc32c);
-        let intact = unit.blocks.iter().zip(sums).all(|((_, mapping), crc)| crc == mapping.crc);
         // What cannot be read is left to those who ask for it.
-        if intact && !unit.failed && !unit.changed {
-            self.write_unit(unit);
+        if unit.failed || unit.changed {
+            return;
+        }
+        let content = unit.content.take_back().expect("all reads have ended");
+        let sums = content.chunks(BLOCK).map(crc32c);
+        if unit.blocks.iter().zip(sums).all(|((_, mapping), crc)| crc == mapping.crc) {
+            self.write_unit(&unit.object, &unit.blocks, content.freeze());
         }
     }
 
     /// To a free run, all of it, with the checksums that it had.
-    fn write_unit(&mut self, unit: Unit) {
-        let Unit { object, blocks, content, .. } = unit;
+    fn write_unit(&mut self, object: &ObjectId, blocks: &[(u32, Mapping)], content: Bytes) {
         let count = blocks.len() as u32;
         // Much may have happened since it was chosen.
         if !self.is_free_to_mend()
-            || !self.pages_to_map(&object, blocks[0].0).is_empty()
+            || !self.pages_to_map(object, blocks[0].0).is_empty()
             || self.check_mending_space(count).is_err()
         {
             return;
@@ -428,10 +428,9 @@ impl Core {
                 let at = blocks.partition_point(|(block, _)| *block < stretch[0].0) as u32;
                 let crcs: Vec<u32> = stretch.iter().map(|(_, mapping)| mapping.crc).collect();
                 let (block, device) = (stretch[0].0, run.start + at);
-                self.emit(&LogOp::Map { id: &object, block, device, crcs: &crcs, logged: false });
+                self.emit(&LogOp::Map { id: object, block, device, crcs: &crcs, logged: false });
             }
-            let content = content.freeze().slice(..blocks.len() * BLOCK);
-            self.send_direct(run, Pieces(vec![content]), false);
+            self.send_direct(run, Pieces(vec![content.slice(..blocks.len() * BLOCK)]), false);
             self.mend.units += 1;
             self.mend.blocks += u64::from(count);
             self.mend.useful = true;

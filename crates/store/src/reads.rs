@@ -6,7 +6,7 @@
 
 use crate::alloc::Run;
 use crate::api::{FetchId, ObjectId, StoreError, StoreEvent};
-use crate::buffers::Buffer;
+use crate::buffers::Lent;
 use crate::core::{BLOCK, Core};
 use crate::dirty::{Image, Patch, lay_over};
 use crate::io::Purpose;
@@ -17,6 +17,7 @@ use crate::read_cache;
 use base::{crc32c, sums};
 use bytes::{Bytes, BytesMut};
 use env::{DiskError, DiskResult};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A read under way.
@@ -36,9 +37,9 @@ pub(crate) struct ReadOp {
 enum Target {
     /// The whole read is one device request: its buffer is the answer.
     Whole(Bytes),
-    /// Put together from pieces in the first bytes of this. The checksums when every block comes
-    /// from the device and nothing of them is left out.
-    Assembled(Buffer, Option<Vec<u32>>),
+    /// Put together in this, which begins with the block that the read begins in. The checksums when
+    /// every block comes from the device and nothing of them is left out.
+    Assembled(Lent, Option<Vec<u32>>),
 }
 
 /// One device request of a read.
@@ -67,28 +68,26 @@ pub(crate) enum Place {
 }
 
 impl ReadOp {
-    /// Copies the part of a block that was asked for.
+    /// Where blocks `first..end` lie in what is put together.
+    fn place(&self, first: u64, end: u64) -> Range<usize> {
+        let start = self.offset / BLOCK_LEN;
+        (first - start) as usize * BLOCK..(end - start) as usize * BLOCK
+    }
+
+    /// A block that does not come from the device as it is.
     fn fill(&mut self, block: u32, content: &[u8]) {
-        let start = u64::from(block) * BLOCK_LEN;
-        if let Some((out, within)) = self.room(start, start + content.len() as u64) {
-            out.copy_from_slice(&content[within..within + out.len()]);
+        let place = self.place(u64::from(block), u64::from(block) + 1);
+        if let Target::Assembled(out, _) = &mut self.target {
+            out.rest(place).copy_from_slice(content);
         }
     }
 
     /// Blocks that were never written.
     fn fill_hole(&mut self, first: u64, end: u64) {
-        if let Some((out, _)) = self.room(first * BLOCK_LEN, end * BLOCK_LEN) {
-            out.fill(0);
+        let place = self.place(first, end);
+        if let Target::Assembled(out, _) = &mut self.target {
+            out.rest(place).fill(0);
         }
-    }
-
-    /// Where the object's bytes from `start` to `end` go, and how many of them come before what was
-    /// asked for.
-    fn room(&mut self, start: u64, end: u64) -> Option<(&mut [u8], usize)> {
-        let Target::Assembled(out, _) = &mut self.target else { return None };
-        let (from, to) = (start.max(self.offset), end.min(self.offset + self.len as u64));
-        let range = from.checked_sub(self.offset)? as usize..to.checked_sub(self.offset)? as usize;
-        (from < to).then(|| (&mut out[range], (from - start) as usize))
     }
 
     fn checksum_error(&self, block: u32, device: u32) -> StoreError {
@@ -194,7 +193,7 @@ impl Core {
         } else {
             let aligned = offset.is_multiple_of(BLOCK_LEN) && len.is_multiple_of(BLOCK);
             let crcs = || parts.iter().flat_map(|part| part.crcs.iter().copied()).collect();
-            let buffer = self.read_buffers.take(len.div_ceil(BLOCK));
+            let buffer = self.read_buffers.take((last - first) as usize).lend();
             op.target = Target::Assembled(buffer, (of_device && aligned).then(crcs));
             for (block, content) in from_memory {
                 op.fill(block, &content);
@@ -203,9 +202,13 @@ impl Core {
         }
         op.pending += parts.len();
         for part in parts {
-            let (run, offset) = (part.run, u64::from(part.run.start) * BLOCK_LEN);
-            let len = run.count * BLOCK_LEN as u32;
-            let token = self.io.read(offset, len, Purpose::Read(part));
+            let (block, run) = (u64::from(part.block), part.run);
+            let offset = u64::from(run.start) * BLOCK_LEN;
+            let place = op.place(block, block + u64::from(run.count));
+            let token = match &mut op.target {
+                Target::Whole(_) => self.io.read(offset, place.len() as u32, Purpose::Read(part)),
+                Target::Assembled(out, _) => self.io.read_into(offset, out.part(place), Purpose::Read(part)),
+            };
             self.pins.pin(run, token);
         }
         self.reads.insert(fetch, op);
@@ -266,6 +269,8 @@ impl Core {
                 self.cache.put(device + i as u32, *crc, &data.slice(i * BLOCK..(i + 1) * BLOCK));
             }
         }
+        let block = u64::from(part.block);
+        let place = op.place(block, block + u64::from(part.run.count));
         match &mut op.target {
             Target::Whole(answer) => {
                 let within = (op.offset % BLOCK_LEN) as usize;
@@ -273,7 +278,11 @@ impl Core {
                 let data = if op.error.is_none() { sums::remember(data, 0, part.crcs) } else { data };
                 *answer = data.slice(within..within + op.len);
             }
-            Target::Assembled(..) => op.fill(part.block, &data),
+            Target::Assembled(out, _) => {
+                // Else what was compared is not what will be handed out.
+                assert!(out.is_at(&data, place), "a driver reads into the memory that it is given");
+                drop(data);
+            }
         }
         self.finish_read(part.fetch);
     }
@@ -311,8 +320,10 @@ impl Core {
         let result = match (op.error, op.target) {
             (Some(error), _) => Err(error),
             (None, Target::Whole(data)) => Ok(data),
-            (None, Target::Assembled(data, crcs)) => {
-                let data = data.freeze().slice(..op.len);
+            (None, Target::Assembled(out, crcs)) => {
+                let data = out.take_back().expect("all its requests have ended").freeze();
+                let within = (op.offset % BLOCK_LEN) as usize;
+                let data = data.slice(within..within + op.len);
                 Ok(sums::remember(data, 0, crcs.unwrap_or_default()))
             }
         };

@@ -4,7 +4,7 @@
 
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
-use env::{DiskInfo, DiskOp, DiskRequest};
+use env::{DiskInfo, DiskOp, DiskRequest, read_into};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -172,10 +172,10 @@ impl Rig {
 
     fn answer(&mut self, request: DiskRequest) {
         let result = match request.op {
-            DiskOp::Read { offset, len } => {
+            DiskOp::Read { offset, len, into } => {
                 let mut buf = AlignedBuf::zeroed(len as usize);
                 self.file.read_exact_at(&mut buf[..len as usize], offset).unwrap();
-                buf.freeze()
+                read_into(into, buf.freeze())
             }
             DiskOp::Write { mut offset, data, .. } => {
                 for block in data.iter().flat_map(|piece| piece.chunks(4096)) {

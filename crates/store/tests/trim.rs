@@ -2,7 +2,7 @@
 
 use base::AlignedBuf;
 use bytes::Bytes;
-use env::{DiskInfo, DiskOp};
+use env::{DiskInfo, DiskOp, read_into};
 use std::collections::BTreeMap;
 use store::{CollId, Engine, Identity, Mutation, ObjectId, ObjectStore, Options, Transaction};
 use wire::types::{HObject, OsdId, Uuid};
@@ -30,14 +30,14 @@ impl Device {
                     }
                     Bytes::new()
                 }
-                DiskOp::Read { offset, len } => {
+                DiskOp::Read { offset, len, into } => {
                     let mut found = AlignedBuf::zeroed(len as usize);
                     for (number, part) in (offset / 4096..).zip(found.chunks_mut(4096)) {
                         if let Some(block) = self.blocks.get(&number) {
                             part.copy_from_slice(block);
                         }
                     }
-                    found.freeze()
+                    read_into(into, found.freeze())
                 }
                 DiskOp::Flush => Bytes::new(),
                 DiskOp::Discard { offset, len } => {

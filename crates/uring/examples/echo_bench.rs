@@ -242,7 +242,7 @@ impl DiskNode {
         let len = self.load.len;
         let offset = env.random().below(DISK_LEN / u64::from(len)) * u64::from(len);
         let op = match self.load.read {
-            true => DiskOp::Read { offset, len },
+            true => DiskOp::read(offset, len),
             false => DiskOp::Write { offset, data: vec![self.data.clone()], durable: false },
         };
         self.outstanding += 1;

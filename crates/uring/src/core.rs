@@ -455,6 +455,11 @@ fn transfer_len(info: DiskInfo, op: &DiskOp) -> Result<u64, DiskError> {
             return Err(DiskError::BadRange);
         }
     }
+    if let DiskOp::Read { into: Some(part), .. } = op
+        && (part.len() as u64 != len || !part.as_ptr().addr().is_multiple_of(ALIGNMENT))
+    {
+        return Err(DiskError::BadRange);
+    }
     Ok(len)
 }
 
@@ -608,8 +613,8 @@ mod tests {
     #[test]
     fn nothing_succeeds_after_a_failed_flush() {
         let (mut core, _folder) = core();
-        let read = DiskOp::Read { offset: 0, len: 4096 };
-        for (token, op) in [(1, DiskOp::Flush), (2, read.clone()), (3, DiskOp::Flush)] {
+        let read = || DiskOp::read(0, 4096);
+        for (token, op) in [(1, DiskOp::Flush), (2, read()), (3, DiskOp::Flush)] {
             core.submit(DiskRequest { token, op });
         }
         assert_eq!(core.take_disk_queue().len(), 3);
@@ -617,7 +622,7 @@ mod tests {
         // Completed by the device, but not covered by any flush to come.
         core.on_disk_done(2, false, Ok(Bytes::new()));
         core.on_disk_done(3, true, Ok(Bytes::new()));
-        core.submit(DiskRequest { token: 4, op: read });
+        core.submit(DiskRequest { token: 4, op: read() });
         assert!(core.take_disk_queue().is_empty(), "the device is left alone");
         let failed = Err(DiskError::Io { errno: libc::EIO });
         let expected: Vec<_> = (1..=4).map(|token| (token, failed.clone())).collect();

@@ -3,7 +3,7 @@
 //! of one system call.
 
 use crate::read_pool::ReadPool;
-use base::AlignedBuf;
+use base::{AlignedBuf, Part};
 use bytes::Bytes;
 use env::{DiskError, DiskOp, DiskResult};
 
@@ -27,7 +27,7 @@ enum Op {
     /// `buf` is empty only once the read has ended.
     Read {
         offset: u64,
-        buf: Option<AlignedBuf>,
+        buf: Option<Room>,
         len: usize,
     },
     Flush,
@@ -35,6 +35,12 @@ enum Op {
         offset: u64,
         len: u64,
     },
+}
+
+/// Where a read's bytes go.
+enum Room {
+    Pooled(AlignedBuf),
+    Given(Part),
 }
 
 #[allow(unsafe_code)]
@@ -57,6 +63,15 @@ pub(crate) enum Progress {
     Done(DiskResult),
 }
 
+impl Room {
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Room::Pooled(buf) => buf,
+            Room::Given(part) => part,
+        }
+    }
+}
+
 impl Transfer {
     pub(crate) fn new(token: u64, op: DiskOp, pool: &ReadPool) -> Transfer {
         let op = match op {
@@ -64,9 +79,10 @@ impl Transfer {
                 let len = data.iter().map(Bytes::len).sum();
                 Op::Write { offset, data, len, durable }
             }
-            DiskOp::Read { offset, len } => {
+            DiskOp::Read { offset, len, into } => {
                 let len = len as usize;
-                Op::Read { offset, buf: Some(pool.take(len)), len }
+                let room = into.map_or_else(|| Room::Pooled(pool.take(len)), Room::Given);
+                Op::Read { offset, buf: Some(room), len }
             }
             DiskOp::Flush => Op::Flush,
             DiskOp::Discard { offset, len } => Op::Discard { offset, len },
@@ -106,7 +122,7 @@ impl Transfer {
             }
             Op::Read { offset, buf, len } => Call::Read {
                 offset: *offset + self.done as u64,
-                address: buf.as_mut().expect("the read has not ended")[self.done..*len].as_mut_ptr(),
+                address: buf.as_mut().expect("the read has not ended").bytes()[self.done..*len].as_mut_ptr(),
                 len: *len - self.done,
             },
             Op::Flush => Call::Flush,
@@ -138,8 +154,10 @@ impl Transfer {
                 if self.done < *len {
                     return Progress::Again;
                 }
-                let full = buf.take().expect("the read has not ended");
-                Progress::Done(Ok(pool.freeze(full, *len)))
+                Progress::Done(Ok(match buf.take().expect("the read has not ended") {
+                    Room::Pooled(full) => pool.freeze(full, *len),
+                    Room::Given(part) => part.freeze(),
+                }))
             }
         }
     }
@@ -163,7 +181,7 @@ mod tests {
     #[test]
     fn an_end_of_file_inside_the_device_is_an_error() {
         let pool = ReadPool::default();
-        let mut transfer = Transfer::new(1, DiskOp::Read { offset: 0, len: 8192 }, &pool);
+        let mut transfer = Transfer::new(1, DiskOp::read(0, 8192), &pool);
         assert!(matches!(transfer.on_result(4096, &pool), Progress::Again));
         assert!(matches!(transfer.next_call(), Call::Read { offset: 4096, len: 4096, .. }));
         assert!(matches!(

@@ -2,7 +2,7 @@ use super::{Core, Entry, NodeId};
 use crate::disk::SimDisk;
 use base::{Duration, MemoryUse, Random, Time, WallTime};
 use bytes::Bytes;
-use env::{ConnId, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event};
+use env::{ConnId, DiskInfo, DiskOp, DiskRequest, DiskResult, Env, Event, read_into};
 use std::net::SocketAddr;
 
 const WALL_START: WallTime = WallTime { sec: 1_700_000_000, nsec: 0 };
@@ -78,7 +78,10 @@ impl Env for SimEnv<'_> {
                     Err(error) => done(Err(error)),
                 }
             }
-            DiskOp::Read { offset, len } => done(self.core.disk(node).read(offset, len)),
+            DiskOp::Read { offset, len, into } => {
+                let found = self.core.disk(node).read(offset, len);
+                done(found.map(|data| read_into(into, data)))
+            }
             DiskOp::Flush => {
                 let covered = self.core.disk(node).start_flush();
                 Entry::DiskFlushed { node, life, token, covered }

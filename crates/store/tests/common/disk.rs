@@ -3,7 +3,7 @@
 
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
-use env::{DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult};
+use env::{DiskError, DiskInfo, DiskOp, DiskRequest, DiskResult, read_into};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -151,7 +151,6 @@ pub enum Lie {
     },
 }
 
-#[derive(Clone)]
 pub struct SimDisk {
     pub info: DiskInfo,
     pub durable: Image,
@@ -212,7 +211,7 @@ impl SimDisk {
                 (*offset, data.iter().map(|piece| piece.len() as u64).sum(), true)
             }
             DiskOp::Discard { offset, len } => (*offset, *len, true),
-            DiskOp::Read { offset, len } => (*offset, u64::from(*len), false),
+            DiskOp::Read { offset, len, .. } => (*offset, u64::from(*len), false),
             DiskOp::Flush => (0, 0, false),
         };
         let (offset, len, writes) = range(request);
@@ -228,13 +227,13 @@ impl SimDisk {
 
     /// Completes one of the queued requests.
     pub fn complete(&mut self, at: usize) -> (u64, DiskResult) {
-        let request = self.queue.remove(at);
+        let mut request = self.queue.remove(at);
         self.requests += 1;
         let failing = self.fail_after.is_some_and(|after| self.requests > after);
         if failing && !matches!(request.op, DiskOp::Read { .. }) {
             return (request.token, Err(DiskError::Io { errno: 5 }));
         }
-        let result = match &request.op {
+        let result = match &mut request.op {
             DiskOp::Write { offset, data, .. } => {
                 let mut at = *offset;
                 for piece in data {
@@ -250,14 +249,15 @@ impl SimDisk {
                 self.arrive(&request);
                 Ok(Bytes::new())
             }
-            DiskOp::Read { offset, len } => {
-                assert!(offset + u64::from(*len) <= self.info.len_bytes, "past the end");
-                if self.unreadable.range(offset..&(offset + u64::from(*len))).next().is_some() {
+            DiskOp::Read { offset, len, into } => {
+                let end = *offset + u64::from(*len);
+                assert!(end <= self.info.len_bytes, "past the end");
+                if self.unreadable.range(*offset..end).next().is_some() {
                     Err(DiskError::Io { errno: 5 })
                 } else {
                     let mut out = AlignedBuf::zeroed(*len as usize);
                     self.visible.read_into_zeros(*offset, &mut out);
-                    Ok(out.freeze())
+                    Ok(read_into(into.take(), out.freeze()))
                 }
             }
             DiskOp::Flush => {

@@ -1,6 +1,7 @@
 //! The device.
 
 use crate::support::{Step, config, drive};
+use base::parts::Lender;
 use base::{AlignedBuf, Random};
 use bytes::Bytes;
 use env::{DiskError, DiskOp, DiskRequest, DiskResult, Env, Event};
@@ -16,6 +17,7 @@ contract!(
     many_requests_complete_once_each,
     long_and_many_requests_leave_while_the_batch_goes_on,
     vectored_write_of_many_pieces,
+    reads_into_parts_of_one_buffer,
     requests_outside_or_unaligned_are_refused,
     file_that_shrank_gives_an_error,
     discard_succeeds,
@@ -86,7 +88,7 @@ fn writes_flushes_and_reads_back(backend: Backend) {
         vec![
             vec![write(8192, vec![block(1, 4096), block(2, 8192)])],
             vec![DiskOp::Flush],
-            vec![DiskOp::Read { offset: 4096, len: 20480 }],
+            vec![DiskOp::read(4096, 20480)],
         ],
     );
     assert_eq!(results[0], Ok(Bytes::new()));
@@ -122,8 +124,7 @@ fn many_requests_complete_once_each(backend: Backend) {
     distinct.dedup();
     let writes: Vec<_> =
         distinct.iter().map(|number| write(number * 4096, vec![block(fill(*number), 4096)])).collect();
-    let reads: Vec<_> =
-        blocks.iter().map(|number| DiskOp::Read { offset: number * 4096, len: 4096 }).collect();
+    let reads: Vec<_> = blocks.iter().map(|number| DiskOp::read(number * 4096, 4096)).collect();
     let written = writes.len();
     let results = perform(backend, Some(open(&folder)), vec![writes, vec![DiskOp::Flush], reads]);
     for (result, number) in results[written + 1..].iter().zip(&blocks) {
@@ -176,28 +177,54 @@ fn vectored_write_of_many_pieces(backend: Backend) {
     let results = perform(
         backend,
         Some(open(&folder)),
-        vec![vec![write(4096, pieces)], vec![DiskOp::Read { offset: 4096, len: whole.len() as u32 }]],
+        vec![vec![write(4096, pieces)], vec![DiskOp::read(4096, whole.len() as u32)]],
     );
     assert_eq!(results[0], Ok(Bytes::new()));
     assert!(results[1].as_ref().expect("inside the device")[..] == whole[..]);
 }
 
+fn reads_into_parts_of_one_buffer(backend: Backend) {
+    let folder = folder();
+    let blocks: Vec<_> = (1..=4).map(|fill| block(fill, 4096)).collect();
+    let mut lender = Lender::new(AlignedBuf::zeroed(4 * 4096));
+    // The blocks' order turned about.
+    let places = [(8192, 0..8192), (4096, 8192..12288), (0, 12288..16384)];
+    let reads = places.iter().map(|(offset, range)| {
+        let part = lender.lend(range.clone());
+        DiskOp::Read { offset: *offset, len: range.len() as u32, into: Some(part) }
+    });
+    let reads = reads.collect();
+    let results = perform(backend, Some(open(&folder)), vec![vec![write(0, blocks)], reads]);
+    for (result, (_, range)) in results[1..].iter().zip(&places) {
+        assert!(lender.is_at(result.as_ref().expect("inside the device"), range.clone()));
+    }
+    drop(results);
+    let whole = lender.take_back().expect("the driver keeps nothing");
+    for (page, fill) in whole.chunks(4096).zip([3, 4, 2, 1]) {
+        assert!(*page == [fill; 4096], "{fill}");
+    }
+}
+
 fn requests_outside_or_unaligned_are_refused(backend: Backend) {
     let folder = folder();
     let odd = block(0, 8192);
+    let mut lender = Lender::new(AlignedBuf::zeroed(16384));
+    let mut part = |range| DiskOp::Read { offset: 0, len: 4096, into: Some(lender.lend(range)) };
     let bad = vec![
-        DiskOp::Read { offset: LEN, len: 4096 },
-        DiskOp::Read { offset: LEN - 4096, len: 8192 },
-        DiskOp::Read { offset: u64::MAX - 4095, len: 4096 },
-        DiskOp::Read { offset: 100, len: 4096 },
-        DiskOp::Read { offset: 0, len: 100 },
+        DiskOp::read(LEN, 4096),
+        DiskOp::read(LEN - 4096, 8192),
+        DiskOp::read(u64::MAX - 4095, 4096),
+        DiskOp::read(100, 4096),
+        DiskOp::read(0, 100),
         write(LEN, vec![block(0, 4096)]),
         write(1, vec![block(0, 4096)]),
         write(0, vec![odd.slice(512..4608)]),
         DiskOp::Discard { offset: LEN, len: 4096 },
+        part(0..8192),
+        part(9000..13096),
     ];
     let count = bad.len();
-    let good = vec![DiskOp::Read { offset: LEN - 4096, len: 4096 }, write(0, Vec::new())];
+    let good = vec![DiskOp::read(LEN - 4096, 4096), write(0, Vec::new())];
     let results = perform(backend, Some(open(&folder)), vec![bad, good]);
     assert!(results[..count].iter().all(|result| *result == Err(DiskError::BadRange)));
     assert!(results[count..].iter().all(Result::is_ok));
@@ -207,7 +234,7 @@ fn file_that_shrank_gives_an_error(backend: Backend) {
     let folder = folder();
     let disk = open(&folder);
     shrink(&folder.path().join("disk"));
-    let reads = vec![DiskOp::Read { offset: 1 << 20, len: 4096 }, DiskOp::Read { offset: 4096, len: 8192 }];
+    let reads = vec![DiskOp::read(1 << 20, 4096), DiskOp::read(4096, 8192)];
     let results = perform(backend, Some(disk), vec![reads]);
     assert!(results.iter().all(|result| *result == Err(DiskError::Io { errno: libc::EIO })));
 }
@@ -225,7 +252,7 @@ fn discard_succeeds(backend: Backend) {
         vec![
             vec![write(0, vec![block(9, 65536)])],
             vec![DiskOp::Discard { offset: 4096, len: 8192 }],
-            vec![DiskOp::Read { offset: 0, len: 65536 }],
+            vec![DiskOp::read(0, 65536)],
         ],
     );
     assert_eq!(results[1], Ok(Bytes::new()));
