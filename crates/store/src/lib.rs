@@ -50,7 +50,6 @@ mod stalled;
 mod superblock;
 mod tree;
 mod trim;
-mod untouched;
 mod used;
 
 pub use api::{
