@@ -355,6 +355,7 @@ impl<'a> StagedObject<'a> {
         self.xattrs.clear();
         self.omap = omap::StagedOmap::hiding_the_store();
         let watchers = std::mem::take(&mut self.info.watchers);
+        self.watch.connects.retain(|connect| !watchers.contains_key(&connect.key));
         self.watch.disconnects.extend(watchers.into_keys().map(|key| WatchDisconnect { key, tell: true }));
         self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() }.into();
         // Whatever was staged before has no effect any more.

@@ -77,6 +77,8 @@ pub struct WatchContext {
 }
 
 /// What has to do with watches once the request took effect.
+///
+/// Shape: `disconnects` take effect first, so `connects` are of watches that are recorded afterwards.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WatchEffects {
     pub connects: Vec<WatchConnect>,

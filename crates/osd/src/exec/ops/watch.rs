@@ -52,6 +52,7 @@ pub(super) fn watch(object: &mut StagedObject<'_>, op: &OsdOp, context: &Context
         UNWATCH if known => {
             object.info.watchers.remove(&key);
             object.touched = true;
+            object.watch.connects.retain(|connect| connect.key != key);
             object.watch.disconnects.push(WatchDisconnect { key, tell: false });
         }
         // Ceph's OSD takes codes it does not know for nothing to do.

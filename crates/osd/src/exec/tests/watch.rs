@@ -88,6 +88,22 @@ fn removal_tells_watchers_and_a_failed_message_tells_nobody() {
     assert_eq!(told, [(key(5), true), (key(6), true)]);
 }
 
+/// Ends take effect before beginnings: else it would be connected, but not recorded, and never end.
+#[test]
+fn a_watch_that_ends_in_the_message_of_its_beginning_is_not_connected() {
+    let mut bench = Bench::new();
+    bench.run(vec![write_full(b"x")]);
+    for end in [watch(5, UNWATCH), bare(OpCode::DELETE)] {
+        let outcome = bench.run(vec![watch(6, WATCH), watch(5, WATCH), end]);
+        let begun: Vec<_> = watching(&outcome).effects.connects.iter().map(|c| c.key).collect();
+        let recorded: Vec<_> = bench.info().map_or(vec![], |info| info.watchers.into_keys().collect());
+        assert_eq!((outcome.result, begun), (0, recorded));
+    }
+    bench.run(vec![write_full(b"x"), watch(5, WATCH)]);
+    let effects = watching(&bench.run(vec![watch(5, UNWATCH), watch(5, WATCH)])).effects;
+    assert_eq!((effects.disconnects.len(), effects.connects.len()), (1, 1));
+}
+
 #[test]
 fn writes_and_copies_keep_watchers() {
     let mut bench = Bench::new();
