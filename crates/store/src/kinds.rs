@@ -61,6 +61,10 @@ impl Kind for Objects {
         token_of(id.id())
     }
 
+    fn rank(id: &Name) -> u64 {
+        id.rank()
+    }
+
     fn key_weight(id: &Name) -> usize {
         // Collection 13, object 21 and three lengths.
         id.text_len() + 13 + 21 + 15
@@ -139,7 +143,11 @@ impl Kind for Blocks {
 
     fn token((nid, chunk): &(Nid, u32)) -> u64 {
         // A stretch's number has 22 bits.
-        nid.rotate_left(22) ^ u64::from(*chunk)
+        nid << 22 | u64::from(*chunk)
+    }
+
+    fn rank(key: &(Nid, u32)) -> u64 {
+        Blocks::token(key)
     }
 
     fn key_weight(_key: &(Nid, u32)) -> usize {
@@ -267,6 +275,10 @@ impl Kind for Shared {
     }
 
     fn token(key: &u32) -> u64 {
+        u64::from(*key)
+    }
+
+    fn rank(key: &u32) -> u64 {
         u64::from(*key)
     }
 

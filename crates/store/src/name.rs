@@ -65,10 +65,10 @@ fn own_head(object: &HObject) -> u64 {
     }
 }
 
-/// A number that few names share. Objects bring one along.
+/// A number that few names share. Objects bring one along: their place in the PG, see [`Name::rank`].
 pub(crate) fn token_of(id: &ObjectId) -> u64 {
     match id.coll {
-        CollId::Pg(_) => u64::from(id.object.hash),
+        CollId::Pg(_) => u64::from(id.object.hash.reverse_bits()),
         CollId::Meta => id
             .object
             .name
@@ -124,6 +124,11 @@ impl Name {
             Some(id) => Cow::Borrowed(id),
             None => Cow::Owned(position(self.head).expect(IS_A_PLACE)),
         }
+    }
+
+    /// Its place in its PG.
+    pub(crate) fn rank(&self) -> u64 {
+        self.head & u64::from(u32::MAX)
     }
 
     /// Bytes of its texts.

@@ -76,33 +76,28 @@ fn unpacked(place: u64) -> (At, usize) {
     (((place >> 32) as usize, (place >> ENTRY_BITS & 0xfff) as usize), (place & ENTRY_MAX) as usize)
 }
 
-/// Looks at an entry and its neighbours only.
-pub(super) fn probe<K, V>(
+/// Binary search that begins at `guess` and looks ever further from it: what is near is found in the few
+/// lines of the CPU's cache that lie there.
+pub(super) fn search_near<K, V>(
     entries: &[(K, V)],
-    at: usize,
+    guess: usize,
     by: impl Fn(&K) -> Ordering,
-) -> Option<std::result::Result<usize, usize>> {
-    let (key, _) = entries.get(at)?;
-    match by(key) {
-        Ordering::Equal => Some(Ok(at)),
-        Ordering::Less => match entries.get(at + 1).map(|(key, _)| by(key)) {
-            None | Some(Ordering::Greater) => Some(Err(at + 1)),
-            Some(Ordering::Equal) => Some(Ok(at + 1)),
-            Some(Ordering::Less) => None,
-        },
-        Ordering::Greater => match at.checked_sub(1).map(|before| by(&entries[before].0)) {
-            None | Some(Ordering::Less) => Some(Err(at)),
-            Some(Ordering::Equal) => Some(Ok(at - 1)),
-            Some(Ordering::Greater) => None,
-        },
+) -> std::result::Result<usize, usize> {
+    let (mut from, mut to) = (0, entries.len());
+    let (mut at, mut step) = (guess.min(to.saturating_sub(1)), 1);
+    while from < to {
+        match by(&entries[at].0) {
+            Ordering::Equal => return Ok(at),
+            Ordering::Less => from = at + 1,
+            Ordering::Greater => to = at,
+        }
+        at = match (from, to) {
+            // Not behind the guess, not before it; then it is between two that were looked at.
+            (0, _) => to.saturating_sub(step),
+            (_, to) if to == entries.len() => (from + step - 1).min(to - 1),
+            _ => from + (to - from) / 2,
+        };
+        step *= 2;
     }
-}
-
-/// Looks at all entries when the key's place is between the first and the last.
-pub(super) fn between<K, V>(
-    entries: &[(K, V)],
-    by: impl Fn(&K) -> Ordering,
-) -> Option<std::result::Result<usize, usize>> {
-    let within = by(&entries.first()?.0) != Ordering::Greater && by(&entries.last()?.0) != Ordering::Less;
-    within.then(|| entries.binary_search_by(|(key, _)| by(key)))
+    Err(from)
 }

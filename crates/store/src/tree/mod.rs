@@ -57,6 +57,11 @@ pub(crate) trait Kind: Sized {
     }
     /// Keys with the same one are likely to be looked for one after the other.
     fn token(key: &Self::Key) -> u64;
+    /// Where a key lies among those near to it: a search begins at a token's place among ranks. Rises
+    /// with the key, the more evenly the better, but need not.
+    fn rank(_key: &Self::Key) -> u64 {
+        0
+    }
     fn key_weight(key: &Self::Key) -> usize;
     fn value_weight(value: &Self::Value) -> usize;
     fn put_key(out: &mut Vec<u8>, key: &Self::Key);

@@ -1,6 +1,6 @@
 //! Finding entries, and the pages that must be loaded before they can be found.
 
-use super::hints::{between, probe};
+use super::hints::search_near;
 use super::{At, Kind, LOADED, Slot, Tree};
 use std::cmp::Ordering;
 
@@ -51,10 +51,24 @@ impl<T: Kind> Tree<T> {
         let Some(at) = self.seek(&by) else { return Ok(None) };
         let Some(leaf) = self.leaf(at) else { return Err(self.slot(at)) };
         leaf.touch();
-        let found = leaf.entries.binary_search_by(|(key, _)| by(key));
+        let found = search_near(&leaf.entries, self.expected(at, token), by);
         let (Ok(entry) | Err(entry)) = found;
         self.hints.keep(token, at, entry);
         Ok(Some((at, found)))
+    }
+
+    /// Where in its page the token's entry would be if all were spread evenly between the page's
+    /// beginning and the next one's.
+    fn expected(&self, at: At, token: u64) -> usize {
+        let slots = &self.nodes[at.0].node.slots;
+        let count = slots[at.1].sums.count as usize;
+        // What grows grows at its end.
+        let Some(next) = slots.get(at.1 + 1) else { return count };
+        let (first, end) = (T::rank(&slots[at.1].first), T::rank(&next.first));
+        match (first <= token).then(|| token - first) {
+            Some(behind) if token < end => (count as f64 * (behind as f64 / (end - first) as f64)) as usize,
+            _ => count / 2,
+        }
     }
 
     /// What one of the token's hints says.
@@ -66,7 +80,7 @@ impl<T: Kind> Tree<T> {
     fn guess(&self, (at, entry): (At, usize), by: impl Fn(&T::Key) -> Ordering) -> Option<Found> {
         let leaf = self.nodes.get(at.0)?.leaves.get(at.1)?.as_ref()?;
         // Others may have come before it in its page.
-        let found = probe(&leaf.entries, entry, &by).or_else(|| between(&leaf.entries, &by))?;
+        let found = search_near(&leaf.entries, entry, &by);
         let right = match found {
             Ok(_) => true,
             // Before or behind all entries: it may belong to a neighbour.

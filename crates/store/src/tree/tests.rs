@@ -18,6 +18,9 @@ impl Kind for Numbers {
     fn token(key: &u64) -> u64 {
         *key / 100
     }
+    fn rank(key: &u64) -> u64 {
+        *key / 100
+    }
     fn key_weight(_: &u64) -> usize {
         5
     }
@@ -200,4 +203,21 @@ fn a_page_that_is_not_what_the_directory_says_is_refused() {
     assert!(tree.fill(&5, page, vec![(6, 2), (5, 1)], false).is_err());
     assert!(tree.fill(&5, page, vec![(5, 1), (9, 2)], false).is_err());
     assert!(tree.fill(&5, page, entries, false).is_ok());
+}
+
+#[test]
+fn a_search_finds_the_same_wherever_it_begins() {
+    for len in 0..20u64 {
+        let entries: Vec<(u64, ())> = (0..len).map(|at| (2 * at + 1, ())).collect();
+        for key in 0..2 * len + 2 {
+            for guess in 0..len as usize + 2 {
+                let found = hints::search_near(&entries, guess, |other| other.cmp(&key));
+                assert_eq!(
+                    found,
+                    entries.binary_search_by(|(other, ())| other.cmp(&key)),
+                    "{len} {key} {guess}"
+                );
+            }
+        }
+    }
 }
