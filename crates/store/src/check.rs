@@ -6,6 +6,7 @@
 
 use crate::api::{CollId, Mutation, ObjectId, StoreError, Transaction};
 use crate::limits;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// What exists before the transaction.
@@ -15,11 +16,42 @@ pub(crate) trait Existing {
     fn has_object(&self, id: &ObjectId) -> bool;
 }
 
+/// A map whose first entry needs no memory: most transactions make one object, in one collection.
+struct Changed<K, V> {
+    first: Option<(K, V)>,
+    rest: BTreeMap<K, V>,
+}
+
+impl<K: Ord, V> Changed<K, V> {
+    fn new() -> Changed<K, V> {
+        Changed { first: None, rest: BTreeMap::new() }
+    }
+
+    fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        match &self.first {
+            Some((first, value)) if first.borrow() == key => Some(value),
+            Some(_) if !self.rest.is_empty() => self.rest.get(key),
+            _ => None,
+        }
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        match &mut self.first {
+            Some((first, place)) if *first == key => *place = value,
+            Some(_) => drop(self.rest.insert(key, value)),
+            none => *none = Some((key, value)),
+        }
+    }
+}
+
 /// What the transaction has changed about existence so far.
 struct Overlay<'a, E> {
     base: &'a E,
-    collections: BTreeMap<CollId, Option<u64>>,
-    objects: BTreeMap<&'a ObjectId, bool>,
+    collections: Changed<CollId, Option<u64>>,
+    objects: Changed<&'a ObjectId, bool>,
 }
 
 impl<'a, E: Existing> Overlay<'a, E> {
@@ -42,10 +74,13 @@ impl<'a, E: Existing> Overlay<'a, E> {
     }
 
     fn set_object(&mut self, id: &'a ObjectId, exists: bool) {
-        let had = self.has_object(id);
-        if had == exists {
-            return;
+        if self.has_object(id) != exists {
+            self.change_object(id, exists);
         }
+    }
+
+    /// It is not so yet.
+    fn change_object(&mut self, id: &'a ObjectId, exists: bool) {
         self.objects.insert(id, exists);
         let len = self.collection_len(id.coll).unwrap_or(0);
         let len = if exists { len + 1 } else { len.saturating_sub(1) };
@@ -68,7 +103,7 @@ impl<'a, E: Existing> Overlay<'a, E> {
         let exists = self.exists(id)?;
         within("object name", name_len(id), limits::OBJECT_NAME_LEN_MAX)?;
         if !exists {
-            self.set_object(id, true);
+            self.change_object(id, true);
         }
         Ok(())
     }
@@ -97,8 +132,7 @@ fn end_of(offset: u64, len: u64) -> u64 {
 /// Checks collections, existence and limits, in the order of the mutations.
 /// Returns the bytes that the transaction carries.
 pub(crate) fn check<E: Existing>(base: &E, txn: &Transaction) -> Result<u64, StoreError> {
-    let (collections, objects) = (BTreeMap::new(), BTreeMap::new());
-    let mut overlay = Overlay { base, collections, objects };
+    let mut overlay = Overlay { base, collections: Changed::new(), objects: Changed::new() };
     let mut carried = 0u64;
     for op in &txn.ops {
         carried = carried.saturating_add(check_one(&mut overlay, op)?);
