@@ -342,6 +342,11 @@ pub trait ObjectStore {
         false
     }
 
+    /// The result of the read that was asked for last, if it is there: no event brings it then.
+    fn take_read(&mut self, _id: FetchId) -> Option<Result<Bytes, StoreError>> {
+        None
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent>;
     fn stats(&self) -> StoreStats;
     fn memory(&self) -> StoreMemory;

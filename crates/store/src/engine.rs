@@ -607,6 +607,17 @@ impl ObjectStore for Engine {
         self.core_mut().is_some_and(Core::rest)
     }
 
+    fn take_read(&mut self, id: FetchId) -> Option<Result<Bytes, StoreError>> {
+        let events = &mut self.core_mut()?.events;
+        match events.pop_back() {
+            Some(StoreEvent::Read { id: last, result }) if last == id => Some(result),
+            other => {
+                events.extend(other);
+                None
+            }
+        }
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent> {
         self.core_mut()?.events.pop_front()
     }

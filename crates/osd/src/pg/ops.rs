@@ -10,7 +10,7 @@ use super::replication::Prepared;
 use super::request::{Origin, Request, Work};
 use super::{Pg, Phase};
 use crate::action::Ctx;
-use crate::exec::{self, Class, Effect, Need, Outcome};
+use crate::exec::{self, Class, DataRange, Effect, Need, Outcome};
 use crate::peer::{self, CopyResult};
 use crate::shared::{CopyWait, Fetch, Load, Shared};
 use crate::space;
@@ -349,47 +349,34 @@ impl Pg {
             self.objects.entry(head.clone()).or_default().queue.push_front(request);
             return self.wait_for_clone(sh, ctx, &head, clone);
         }
+        let (need, outstanding) = match need {
+            Need::Data(ranges) => (None, self.read_ranges(sh, &mut request, ranges)),
+            other => (Some(other), 1),
+        };
+        if outstanding == 0 && request.fetched.data.iter().all(|(_, data)| data.is_ok()) {
+            // All was in memory: it goes on within this event, so that nobody needs to be held off.
+            return self.run(sh, ctx, request, held);
+        }
         if !held {
             self.lock(&request);
         }
         let id = request.id;
-        let mut outstanding = 0;
-        let mut retry = false;
-        let mut pending = None;
         match need {
-            Need::Data(ranges) => {
-                assert!(!ranges.is_empty(), "execution needs nothing and yet does not end");
-                for range in ranges {
-                    let index = request.fetched.data.len();
-                    match sh.store.read(&range.id, range.offset, range.len) {
-                        Ok(fetch) => {
-                            sh.fetches.insert(fetch, Fetch::Request { pg: self.id, request: id, index });
-                            outstanding += 1;
-                            request.fetched.data.push((range, Ok(Bytes::new())));
-                        }
-                        // Asked for again with what else is lacking then.
-                        Err(error @ StoreError::Pending(_)) => pending = Some(error),
-                        Err(error) => request.fetched.data.push((range, Err(error))),
-                    }
-                }
-                if let Some(error) = pending {
-                    sh.wait_load(&error, Load::Request { pg: self.id, request: id });
-                    outstanding += 1;
-                }
-                retry = outstanding == 0;
+            None if outstanding == 0 => {
+                let repairs = self.repairs;
+                return self.resume(sh, ctx, request, repairs);
             }
-            Need::Copy(source) => {
+            None => {}
+            Some(Need::Copy(source)) => {
                 let copy = sh.new_id();
                 let wait = CopyWait { pg: self.id, request: id, source, sent: Time::ZERO, to: sh.me() };
                 sh.copies.insert(copy, wait);
                 sh.dirty.insert(self.id);
-                outstanding = 1;
             }
-            Need::Object(_) => unreachable!("dealt with above"),
-            Need::Metadata(error) => {
-                if sh.wait_load(&error, Load::Request { pg: self.id, request: id }) {
-                    outstanding = 1;
-                } else {
+            Some(Need::Object(_) | Need::Data(_)) => unreachable!("dealt with above"),
+            Some(Need::Metadata(error)) => {
+                let waits = sh.wait_load(&error, Load::Request { pg: self.id, request: id });
+                if !waits {
                     // The store cannot give the metadata: nothing to try again.
                     self.unlock(&request);
                     let object = request.object.clone();
@@ -398,11 +385,42 @@ impl Pg {
                 }
             }
         }
-        if retry {
-            let repairs = self.repairs;
-            return self.resume(sh, ctx, request, repairs);
-        }
         self.fetching.insert(id, Fetching { request, outstanding, repairs: self.repairs });
+    }
+
+    /// Asks the store for what execution lacks; answers how much of it is still to come.
+    fn read_ranges<S: ObjectStore>(
+        &self,
+        sh: &mut Shared<S>,
+        request: &mut Request,
+        ranges: Vec<DataRange>,
+    ) -> usize {
+        assert!(!ranges.is_empty(), "execution needs nothing and yet does not end");
+        let (pg, id) = (self.id, request.id);
+        let mut outstanding = 0;
+        let mut pending = None;
+        for range in ranges {
+            let index = request.fetched.data.len();
+            let data = match sh.store.read(&range.id, range.offset, range.len) {
+                Ok(fetch) => sh.store.take_read(fetch).unwrap_or_else(|| {
+                    sh.fetches.insert(fetch, Fetch::Request { pg, request: id, index });
+                    outstanding += 1;
+                    Ok(Bytes::new())
+                }),
+                // Asked for again with what else is lacking then.
+                Err(error @ StoreError::Pending(_)) => {
+                    pending = Some(error);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            request.fetched.data.push((range, data));
+        }
+        if let Some(error) = pending {
+            sh.wait_load(&error, Load::Request { pg, request: id });
+            outstanding += 1;
+        }
+        outstanding
     }
 
     /// One answer for a waiting request.
