@@ -6,11 +6,11 @@
 //! epoll with a few disk threads for hosts that forbid io_uring.
 //!
 //! It must not know what the bytes mean: no frames, no formats, no daemons.
-//! The only crate with unsafe system calls; they live in `sys` and `ring`.
+//! The only crate with unsafe system calls; they live in `sys`, `ring` and `quiet`.
 //!
 //! Invariants:
 //! - The kernel only ever sees memory that stays alive, and in place, until
-//!   the request's completion has been reaped.
+//!   the request's completion has been reaped, or is known never to come.
 //! - A connection's slot is reused only when no request on it is in flight,
 //!   and with a new generation: a late completion cannot reach a new
 //!   connection, and a [`env::ConnId`] is never handed out twice.
@@ -23,10 +23,12 @@ mod clock;
 mod connection;
 mod core;
 mod disk;
+mod disk_entry;
 mod disk_facts;
 mod epoll;
 mod input;
 mod output;
+mod quiet;
 mod reactor;
 mod read_pool;
 mod ring;

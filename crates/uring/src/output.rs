@@ -31,6 +31,10 @@ impl Output {
         self.len_bytes == 0
     }
 
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// The only piece, when there is exactly one.
     pub(crate) fn single(&self) -> Option<&Bytes> {
         if self.pieces.len() == 1 { self.pieces.front() } else { None }

@@ -236,6 +236,9 @@ impl Reactor {
     fn finish(&mut self) {
         self.core.silence();
         let deadline = self.core.now_after_linger();
+        // What fits its sockets is sent in this turn, without an event that would end a wait.
+        self.turn(self.core.now());
+        self.core.silence();
         while self.core.has_unfinished_output() && !self.core.now_is_past(deadline) {
             self.turn(deadline);
             self.core.silence();

@@ -2,9 +2,8 @@
 //! queued and waits for what the next one will contain.
 //!
 //! A send normally completes while it is submitted, and its completion would
-//! end a wait at once. A turn with sends therefore submits first, and only
-//! waits, with a second call, when nothing but their completions came of it.
-//! Under load something has, and a batch costs one call.
+//! end a wait at once. So one that ought to fit its socket is [quiet](crate::quiet):
+//! a batch costs one call.
 //!
 //! Source: io_uring_enter(2), io_uring_setup(2). Sockets are in blocking
 //! mode: for others the kernel answers EAGAIN where it should wait.
@@ -12,9 +11,12 @@
 
 use crate::connection::Phase;
 use crate::core::Core;
+use crate::disk_entry::Target;
+use crate::output::IOVECS_MAX;
+use crate::quiet::{QUIET, QUIET_LEN_MAX, has_quiet_sends};
 use crate::read_pool::ReadPool;
 use crate::sys::{self, RawAddr, StopSignals, errno_of};
-use crate::transfer::{Call, Progress, Transfer};
+use crate::transfer::{Progress, Transfer};
 use base::{Duration, Time};
 use env::CloseReason;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
@@ -62,6 +64,8 @@ pub(crate) struct Ring {
     ring: IoUring,
     /// The kernel has what came with single-issuer rings (6.1).
     modern: bool,
+    /// The kernel has quiet sends, as this module uses them.
+    quiet: bool,
     /// The device is registered as `DISK_FILE`; else by its descriptor.
     disk: Option<DiskFile>,
     listeners: Vec<Listener>,
@@ -72,8 +76,8 @@ pub(crate) struct Ring {
     pool: ReadPool,
     /// Requests whose memory the kernel may use.
     in_flight: usize,
-    /// The submission queue holds sends.
-    sends_queued: bool,
+    /// Connections with a quiet send, until it is known to have been submitted.
+    quiet_sends: Vec<u32>,
     completions: Vec<(u64, i32, u32)>,
     spin: Duration,
     /// The reactor ends: nothing is armed again.
@@ -91,6 +95,8 @@ enum DiskFile {
 pub(crate) struct Requests {
     receiving: bool,
     sending: bool,
+    /// The send in flight is a quiet one.
+    quiet: bool,
     connecting: bool,
     cancelled: bool,
     /// The socket was full at the last send: wait for it.
@@ -122,6 +128,7 @@ struct Listener {
 pub(crate) struct Created {
     ring: IoUring,
     modern: bool,
+    quiet: bool,
     disk: Option<DiskFile>,
 }
 
@@ -139,7 +146,7 @@ impl Ring {
             .setup_coop_taskrun()
             .setup_defer_taskrun()
             .build(SUBMISSIONS);
-        let (ring, modern) = match modern {
+        let (mut ring, modern) = match modern {
             Ok(ring) => (ring, true),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 (builder().build(SUBMISSIONS)?, false)
@@ -173,6 +180,7 @@ impl Ring {
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(unsupported("an operation"));
         }
+        let quiet = modern && has_quiet_sends(&mut ring)?;
         let disk = disk.map(|fd| match ring.submitter().register_files(&[fd]) {
             Ok(()) => DiskFile::Registered,
             Err(_) => DiskFile::Plain(fd),
@@ -181,7 +189,7 @@ impl Ring {
             // Spares the kernel a look-up per call; nothing depends on it.
             let _ = ring.submitter().register_ring_fd();
         }
-        Ok(Created { ring, modern, disk })
+        Ok(Created { ring, modern, quiet, disk })
     }
 
     pub(crate) fn new(
@@ -198,10 +206,11 @@ impl Ring {
             .into_iter()
             .map(|socket| Listener { socket, armed: false, multishot: true, rest_until: None })
             .collect();
-        let Created { ring, modern, disk } = created;
+        let Created { ring, modern, quiet, disk } = created;
         Ok(Ring {
             ring,
             modern,
+            quiet,
             disk,
             listeners,
             signals,
@@ -210,7 +219,7 @@ impl Ring {
             free_transfers: Vec::new(),
             pool,
             in_flight: 0,
-            sends_queued: false,
+            quiet_sends: Vec::new(),
             completions: Vec::new(),
             spin,
             stopping: false,
@@ -245,15 +254,7 @@ impl Ring {
 
     /// Starts what was queued, then waits for at most `timeout`.
     pub(crate) fn turn(&mut self, core: &mut Core, timeout: Option<Duration>) -> io::Result<()> {
-        let mut timeout = self.queue_requests(core, timeout)?;
-        if self.sends_queued {
-            self.submit_and_look()?;
-            self.reap(core)?;
-            if core.has_events() {
-                return Ok(());
-            }
-            timeout = self.queue_requests(core, timeout)?;
-        }
+        let timeout = self.queue_requests(core, timeout)?;
         if core.has_work() || !self.completions.is_empty() {
             self.submit_and_look()?;
         } else {
@@ -406,9 +407,14 @@ impl Ring {
             return Ok(());
         }
         let fd = types::Fd(stream.as_raw_fd());
-        let flags = libc::MSG_NOSIGNAL;
         let priority = if requests.full && self.modern { POLL_FIRST } else { 0 };
-        self.sends_queued |= !requests.full;
+        // Who is to be closed waits for the end of it.
+        let short = conn.output.len() <= QUIET_LEN_MAX && conn.output.pieces() <= IOVECS_MAX;
+        requests.quiet = self.quiet && short && !requests.full && !conn.closing;
+        let (flags, entry_flags) = match requests.quiet {
+            true => (libc::MSG_NOSIGNAL | QUIET, squeue::Flags::SKIP_SUCCESS),
+            false => (libc::MSG_NOSIGNAL, squeue::Flags::empty()),
+        };
         let entry = match conn.output.single() {
             Some(piece) => {
                 let len = u32::try_from(piece.len()).unwrap_or(i32::MAX as u32);
@@ -430,7 +436,10 @@ impl Ring {
             }
         };
         requests.sending = true;
-        self.push_for(core, index, &entry.user_data(Kind::Send.key(index)))
+        if requests.quiet {
+            self.quiet_sends.push(index);
+        }
+        self.push_for(core, index, &entry.flags(entry_flags).user_data(Kind::Send.key(index)))
     }
 
     fn receive(&mut self, core: &mut Core, index: u32) -> io::Result<()> {
@@ -478,8 +487,8 @@ impl Ring {
         };
         let call = transfer.next_call();
         let entry = match disk {
-            DiskFile::Registered => disk_entry(DISK_FILE, call),
-            DiskFile::Plain(fd) => disk_entry(types::Fd(fd), call),
+            DiskFile::Registered => DISK_FILE.entry(call),
+            DiskFile::Plain(fd) => types::Fd(fd).entry(call),
         };
         self.push(&entry.user_data(Kind::Disk.key(index)))
     }
@@ -526,7 +535,6 @@ impl Ring {
 
     /// Submits, and lets the kernel finish what it can, without waiting.
     fn submit_and_look(&mut self) -> io::Result<()> {
-        self.sends_queued = false;
         let queued = self.ring.submission().len() as u32;
         // SAFETY: the queue's entries are `push`'s affair; no argument is
         // passed. The flag makes the kernel run its deferred completions.
@@ -535,7 +543,6 @@ impl Ring {
     }
 
     fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.sends_queued = false;
         if timeout.is_none_or(|timeout| timeout > self.spin) && self.spin_briefly()? {
             return Ok(());
         }
@@ -575,6 +582,10 @@ impl Ring {
     }
 
     fn reap(&mut self, core: &mut Core) -> io::Result<()> {
+        let queue = self.ring.submission();
+        // Asked for before completions are taken: all of what was submitted is then among them.
+        let submitted = queue.is_empty() && !queue.cq_overflow();
+        drop(queue);
         self.collect();
         let batch = std::mem::take(&mut self.completions);
         for &(key, result, flags) in &batch {
@@ -593,6 +604,9 @@ impl Ring {
                 }
                 Some(Kind::Cancel) | None => {}
             }
+        }
+        if submitted {
+            self.end_quiet_sends(core);
         }
         // Transfers that go on have been pushed, never completed, meanwhile;
         // unless the queue was full: then `collect` has added to the new list.
@@ -637,7 +651,7 @@ impl Ring {
             return;
         };
         let requests = &mut conn.requests;
-        requests.sending = false;
+        (requests.sending, requests.quiet) = (false, false);
         match result {
             0.. => {
                 let count = result.unsigned_abs() as usize;
@@ -646,6 +660,20 @@ impl Ring {
             }
             _ if is_transient(-result) => requests.full = true,
             _ => core.on_error(index, -result),
+        }
+    }
+
+    /// Those that have posted nothing have sent everything. They leave nothing to look at.
+    fn end_quiet_sends(&mut self, core: &mut Core) {
+        for index in self.quiet_sends.drain(..) {
+            let Some(conn) = core.table.get_mut(index).filter(|conn| conn.requests.quiet) else {
+                continue;
+            };
+            (conn.requests.sending, conn.requests.quiet) = (false, false);
+            let count = conn.requests.offered;
+            conn.in_flight -= 1;
+            self.in_flight -= 1;
+            core.on_sent(index, count);
         }
     }
 
@@ -699,48 +727,6 @@ impl Ring {
 
 /// `IORING_ENTER_GETEVENTS`.
 const GET_EVENTS: u32 = 1;
-
-fn disk_entry(file: impl types_for::Target, call: Call) -> squeue::Entry {
-    file.entry(call)
-}
-
-/// The same entry for a registered file and for a descriptor.
-mod types_for {
-    use super::{Call, opcode, squeue, types};
-
-    pub(super) trait Target {
-        fn entry(self, call: Call) -> squeue::Entry;
-    }
-
-    macro_rules! target {
-        ($kind:ty) => {
-            impl Target for $kind {
-                fn entry(self, call: Call) -> squeue::Entry {
-                    match call {
-                        Call::Write { offset, iovecs, count, durable } => {
-                            let flags = if durable { libc::RWF_DSYNC } else { 0 };
-                            opcode::Writev::new(self, iovecs, count as u32)
-                                .offset(offset)
-                                .rw_flags(flags)
-                                .build()
-                        }
-                        Call::Read { offset, address, len } => {
-                            opcode::Read::new(self, address, len as u32).offset(offset).build()
-                        }
-                        Call::Flush => opcode::Fsync::new(self).flags(types::FsyncFlags::DATASYNC).build(),
-                        Call::Discard { offset, len } => {
-                            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                            opcode::Fallocate::new(self, len).offset(offset).mode(mode).build()
-                        }
-                    }
-                }
-            }
-        };
-    }
-
-    target!(types::Fixed);
-    target!(types::Fd);
-}
 
 fn is_transient(errno: i32) -> bool {
     matches!(errno, libc::EAGAIN | libc::EINTR)
