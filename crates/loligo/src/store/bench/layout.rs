@@ -3,7 +3,7 @@
 
 use crate::store::options::Metadata;
 use base::{AlignedBuf, Random};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use store::{CollId, Mutation, ObjectId, Transaction};
 use wire::types::{HObject, PgId, PoolId, SnapId};
@@ -66,9 +66,10 @@ fn log_key(version: u64) -> Bytes {
 
 impl Layout {
     pub fn new(metadata: Metadata, marked: bool, random: &mut Random) -> Layout {
-        let mut payload = BytesMut::with_capacity((OBJECT_LEN + PAYLOAD_SLACK) as usize);
-        while payload.len() < (OBJECT_LEN + PAYLOAD_SLACK) as usize {
-            payload.extend_from_slice(&random.next_u64().to_le_bytes());
+        // In huge pages, as long messages are received.
+        let mut payload = AlignedBuf::zeroed((OBJECT_LEN + PAYLOAD_SLACK) as usize);
+        for word in payload.as_chunks_mut().0 {
+            *word = random.next_u64().to_le_bytes();
         }
         Layout {
             objects: Vec::new(),
@@ -76,7 +77,7 @@ impl Layout {
             versions: vec![0; PGS as usize],
             metadata,
             marked,
-            payload: AlignedBuf::copy_of(&payload).freeze(),
+            payload: payload.freeze(),
         }
     }
 
