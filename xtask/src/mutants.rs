@@ -68,8 +68,8 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a unit is put together although it has changed since it was read",
-        file: "mend.rs",
-        edits: &[("&& !unit.failed && !unit.changed {", "&& !unit.failed {")],
+        file: "mend/unit.rs",
+        edits: &[("if unit.failed || unit.changed {", "if unit.failed {")],
     },
     Mutant {
         name: "superblock switched before the checkpoint is flushed",

@@ -184,6 +184,8 @@ pub struct StoreStats {
     /// Stretches of objects that were put together again, and their blocks.
     pub mended_units: u64,
     pub mended_blocks: u64,
+    /// Blocks that made room for them elsewhere.
+    pub moved_blocks: u64,
     /// Pages of the index read because they were not in memory.
     pub metadata_reads: u64,
     /// Bytes of the index in memory.

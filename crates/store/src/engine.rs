@@ -648,6 +648,7 @@ impl ObjectStore for Engine {
             checksum_errors: core.checksum_errors,
             mended_units: core.mend.units,
             mended_blocks: core.mend.blocks,
+            moved_blocks: core.mend.moved_blocks,
             metadata_reads: core.pager.reads,
             metadata_memory: core.index.memory() as u64,
             cache_hits: core.cache.hits,

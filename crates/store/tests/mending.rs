@@ -101,6 +101,90 @@ fn what_small_overwrites_cut_to_pieces_is_put_together() {
     }
 }
 
+/// Overwrites single blocks. Once small writes have been everywhere on the device, what is free
+/// lies in holes, though there may be much of it.
+fn scatter(rig: &mut Rig, contents: &mut [Vec<u8>], writes: u64, random: &mut Random) {
+    for step in 0..writes {
+        let (n, at) = (random.below(contents.len() as u64), random.below(LEN / BLOCK) * BLOCK);
+        let data = pattern(9000 + step, BLOCK as usize);
+        contents[n as usize][at as usize..(at + BLOCK) as usize].copy_from_slice(&data);
+        rig.run(vec![write(&object(n), at, data)]).unwrap();
+        if step % 16 == 0 {
+            rig.drive();
+        }
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+}
+
+#[test]
+fn where_only_holes_are_free_runs_are_made() {
+    let device_len = 4 * DEVICE_LEN;
+    let third = device_len / LEN / 3;
+    let cases = [
+        (to_places(), third),
+        (to_places(), 2 * third),
+        (options(), third),
+        (tiny_memory(to_places()), third),
+    ];
+    for (seed, (options, count)) in (1..).zip(cases) {
+        let mut rig = Rig::format(device_len, options.clone(), seed);
+        let mut contents = in_pieces(&mut rig, count, LEN);
+        scatter(&mut rig, &mut contents, 2 * device_len / BLOCK, &mut Random::from_seed(seed));
+        rest(&mut rig);
+        let stats = rig.engine.stats();
+        assert!(stats.moved_blocks > 0, "it needed no room: {stats:?}");
+        assert!(stats.moved_blocks < 2 * stats.mended_blocks, "{stats:?}");
+        for (n, content) in (0..).zip(&contents) {
+            assert!(requests(&mut rig, n, content) <= 2 * LEN / BLOCK / 64, "object {n}");
+        }
+        let disk = SimDisk::with_image(device_len, rig.disk.durable.clone());
+        assert_eq!(fsck_disk(disk, &options).problems, Vec::<String>::new());
+        assert_whole(&rig, &options);
+    }
+}
+
+/// Power cuts while it goes on.
+#[test]
+fn what_makes_room_survives_every_cut() {
+    for seed in 1..4 {
+        let options = if seed == 2 { tiny_memory(to_places()) } else { to_places() };
+        let mut random = Random::from_seed(seed);
+        let mut rig = Rig::format(2 * DEVICE_LEN, options.clone(), seed);
+        let count = 2 * DEVICE_LEN / LEN * 2 / 3;
+        let mut contents = in_pieces(&mut rig, count, LEN);
+        let mut moved = 0;
+        for step in 0..60 {
+            let writes = match step % 10 {
+                0 => 4 * DEVICE_LEN / BLOCK,
+                _ => random.below(10),
+            };
+            scatter(&mut rig, &mut contents, writes, &mut random);
+            for _ in 0..random.below(500) {
+                rig.engine.rest();
+                rig.engine.commit();
+                rig.steps(random.below(30));
+            }
+            if random.chance(1, 12) {
+                rig.engine.checkpoint();
+            }
+            rig.steps(random.below(20));
+            moved += rig.engine.stats().moved_blocks;
+            let image = rig.disk.cut(&mut random);
+            let disk = SimDisk::with_image(2 * DEVICE_LEN, image);
+            rig = Rig::try_open_disk(disk, options.clone(), random.next_u64()).unwrap();
+            for (n, content) in (0..).zip(&contents) {
+                assert!(rig.read(&object(n), 0, LEN).unwrap() == *content, "object {n}, step {step}");
+            }
+            if step % 10 == 0 {
+                let disk = SimDisk::with_image(2 * DEVICE_LEN, rig.disk.durable.clone());
+                assert_eq!(fsck_disk(disk, &options).problems, Vec::<String>::new());
+            }
+        }
+        assert!(moved > 1000, "{moved} blocks made room");
+    }
+}
+
 #[test]
 fn damage_is_never_made_valid() {
     let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);

@@ -112,6 +112,7 @@ impl<S: ObjectStore> Osd<S> {
             ("metadata_memory", stats.metadata_memory),
             ("mended_units", stats.mended_units),
             ("mended_blocks", stats.mended_blocks),
+            ("moved_blocks", stats.moved_blocks),
         ]
     }
 }

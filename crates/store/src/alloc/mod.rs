@@ -16,6 +16,7 @@
 //! Must not know who uses a block, nor when a freed block may be used again.
 
 mod bitmap;
+mod emptying;
 mod longest;
 mod next;
 mod search;
@@ -24,6 +25,7 @@ mod tests;
 mod untouched;
 
 use bitmap::Bitmap;
+pub(crate) use emptying::{Regions, Survey};
 use longest::Longest;
 use next::Next;
 use search::Of;

@@ -287,7 +287,10 @@ impl Rig {
 
 /// What a check of the whole store finds.
 pub fn fsck(image: Image, options: &Options) -> FsckReport {
-    let disk = SimDisk::with_image(DEVICE_LEN, image);
+    fsck_disk(SimDisk::with_image(DEVICE_LEN, image), options)
+}
+
+pub fn fsck_disk(disk: SimDisk, options: &Options) -> FsckReport {
     let read_only = Options { read_only: true, ..options.clone() };
     let Rig { engine, mut disk, .. } = Rig::try_open_disk(disk, read_only, 1).unwrap();
     let mut fsck = Fsck::new(engine);

@@ -379,6 +379,7 @@ fn report(
             "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
             "mended_units": mended.mended_units,
             "mended_blocks": mended.mended_blocks,
+            "moved_blocks": mended.moved_blocks,
             "mending_seconds": bench.mending.as_secs_f64(),
             "slowed": slow,
         });
@@ -394,9 +395,10 @@ fn report(
         );
         print!("{}", table(rows));
         println!(
-            "put together in quiet moments before the rows: {} in {:.1} s",
+            "put together in quiet moments before the rows: {} in {:.1} s; moved for that: {}",
             names::size(mended.mended_blocks * 4096),
-            bench.mending.as_secs_f64()
+            bench.mending.as_secs_f64(),
+            names::size(mended.moved_blocks * 4096)
         );
         if let Some(acknowledged) = acknowledged {
             println!("{acknowledged} writes: each was acknowledged when all of it was durable");
