@@ -185,6 +185,108 @@ fn what_makes_room_survives_every_cut() {
     }
 }
 
+/// Pieces of an object.
+fn pieces(rig: &Rig, n: u64) -> usize {
+    rig.engine.device_extents(&object(n)).unwrap().len()
+}
+
+#[test]
+fn small_objects_share_what_is_free_in_one_piece() {
+    let mut rig = Rig::format(4 * DEVICE_LEN, to_places(), 1);
+    in_pieces(&mut rig, 220, 16 * BLOCK);
+    rest(&mut rig);
+    // Room for ten of these in one piece is there, if small ones do not take a region each.
+    for n in 500..510 {
+        rig.run(vec![write(&object(n), 0, pattern(n, 4 << 20))]).unwrap();
+        rig.drive();
+    }
+    let found: Vec<usize> = (500..510).map(|n| pieces(&rig, n)).collect();
+    assert!(found.iter().all(|pieces| *pieces <= 2), "{found:?}");
+}
+
+/// What is free lies between pieces that are too long to be moved, and units that fit there come between
+/// those that do not.
+#[test]
+fn what_cannot_be_emptied_is_not_tried_for_ever() {
+    let mut rig = Rig::format(8 * DEVICE_LEN, to_places(), 1);
+    rig.run(vec![Mutation::CreateCollection(pg(0))]).unwrap();
+    for n in 0..740 {
+        rig.run(vec![write(&object(n), 0, pattern(n, 40 * BLOCK as usize))]).unwrap();
+        rig.drive();
+    }
+    for n in (0..740).step_by(2) {
+        rig.run(vec![Mutation::Remove(object(n))]).unwrap();
+        rig.drive();
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+    // In the order in which a sweep meets them.
+    let mut ids: Vec<ObjectId> = (1000..1280).map(object).collect();
+    ids.sort_by_key(|id| id.object.hash.reverse_bits());
+    let mut random = Random::from_seed(1);
+    for round in 0..2 {
+        let blocks = (0..ids.len()).flat_map(|at| (0..[64, 8][at % 2]).map(move |block| (at, block)));
+        let mut left: Vec<(usize, u64)> = blocks.collect();
+        while !left.is_empty() {
+            let (at, block) = left.swap_remove(random.below(left.len() as u64) as usize);
+            rig.run(vec![write(&ids[at], block * BLOCK, pattern(block + round, BLOCK as usize))]).unwrap();
+            if left.len().is_multiple_of(16) {
+                rig.drive();
+            }
+        }
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+    rest(&mut rig);
+    assert!(rig.engine.stats().mended_units > 100);
+}
+
+/// Who leaves no leave to empty anything is not in the way of what has room, and what had none is done
+/// when nobody asks any more.
+#[test]
+fn light_load_puts_emptying_off() {
+    let device_len = 4 * DEVICE_LEN;
+    let count = device_len / LEN / 3;
+    let scattered = || {
+        let mut rig = Rig::format(device_len, to_places(), 1);
+        let mut contents = in_pieces(&mut rig, count, LEN);
+        scatter(&mut rig, &mut contents, 2 * device_len / BLOCK, &mut Random::from_seed(1));
+        rig
+    };
+    let light_load = |rig: &mut Rig| {
+        for _ in 0..200 {
+            rig.read(&object(0), 0, BLOCK).unwrap();
+            rig.engine.rest();
+            rig.drive();
+        }
+    };
+    let mut rig = scattered();
+    light_load(&mut rig);
+    assert_eq!(rig.engine.stats().moved_blocks, 0);
+    rest(&mut rig);
+    assert!(rig.engine.stats().mended_units > 80, "{:?}", rig.engine.stats());
+
+    // It has begun already; and there is a small object in pieces, which has room.
+    let mut rig = scattered();
+    for n in [7, 3, 9, 1, 0, 5, 2, 8, 4, 6] {
+        rig.run(vec![write(&object(count), n * BLOCK, pattern(n, BLOCK as usize))]).unwrap();
+        rig.drive();
+    }
+    rig.engine.checkpoint();
+    rig.drive();
+    while rig.engine.stats().moved_blocks == 0 {
+        rig.engine.rest();
+        rig.engine.commit();
+        rig.steps(30);
+    }
+    let moved = rig.engine.stats().moved_blocks;
+    light_load(&mut rig);
+    assert!(rig.engine.stats().moved_blocks <= moved + 64);
+    assert!(pieces(&rig, count) < 4, "{} pieces", pieces(&rig, count));
+    rest(&mut rig);
+    assert!(rig.engine.stats().mended_units > 80, "{:?}", rig.engine.stats());
+}
+
 #[test]
 fn damage_is_never_made_valid() {
     let mut rig = Rig::format(DEVICE_LEN, to_places(), 1);

@@ -109,7 +109,7 @@ impl Allocator {
 }
 
 /// The lowest bit that begins `want` set bits.
-fn run_in_word(mut bits: u64, want: u32) -> Option<u32> {
+pub(super) fn run_in_word(mut bits: u64, want: u32) -> Option<u32> {
     if want > WORD {
         return None;
     }

@@ -11,24 +11,20 @@
 //! is compared: damage stays what it is. What is shared with a clone stays where it is, since the clone would keep
 //! the old places; a unit that changes while it is read is left for the next sweep.
 //!
-//! Where free runs have become too short for a unit, some are made: stretches of the device of which
-//! little is in use (*regions*) are emptied, and what lies there in short pieces goes to holes elsewhere. Nothing leads
-//! from a device block to its object, so it takes two sweeps: one counts what can be moved, and one moves
-//! what lies in the regions that are chosen then. Each such block costs a write, so they are bounded by what small writes
-//! have written ([`MOVED_PER_CUT`]), and it is done only when nobody asks for anything at all.
+//! Where free runs have become too short for a unit, some are made (`emptying.rs`).
 //!
 //! [`Core::rest`] lets it begin; whoever asks for something stops it, and waits for a unit or two at
 //! most. A sweep begins when one in [`CUT_SHARE`] blocks was written to places of the moment, once after
 //! opening, and after each sweep that found something to do.
 
+mod emptying;
 mod sweep;
 mod unit;
 
-use crate::alloc::{Regions, Survey};
 use crate::api::ObjectId;
-use crate::blocks::CHUNK_BLOCKS;
 use crate::core::Core;
 use crate::ops::LogOp;
+use emptying::{Emptying, Room};
 use std::sync::Arc;
 use sweep::{Cursor, Found};
 use unit::Unit;
@@ -45,14 +41,6 @@ const CUT_SHARE: u64 = 64;
 /// with more nothing.
 const ASKED_FEW: u32 = 32;
 
-/// So many blocks may leave their regions for each that small writes have written. After opening, as many as there are.
-const MOVED_PER_CUT: u64 = 2;
-/// Regions that are emptied at once, at first; twice as many when these were not enough, and so on
-const REGIONS_MIN: usize = 16;
-/// up to this, or a share of the device.
-const REGIONS_MAX: usize = 1 << 16;
-const REGIONS_SHARE: usize = 32;
-
 /// How far it may go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leave {
@@ -60,18 +48,6 @@ enum Leave {
     One,
     /// Until somebody asks for something.
     Any,
-}
-
-/// Sweeps that make free runs.
-struct Emptying {
-    stage: Stage,
-    /// Where the other sweep goes on afterwards.
-    back: Cursor,
-}
-
-enum Stage {
-    Counting(Survey),
-    Moving(Regions),
 }
 
 pub(crate) struct Mend {
@@ -85,15 +61,10 @@ pub(crate) struct Mend {
     cursor: Option<Cursor>,
     /// This sweep has done something.
     useful: bool,
+    /// It has passed over units, since there was no leave to make room for them.
+    skipped: bool,
     emptying: Option<Emptying>,
-    /// Regions of the next one.
-    regions: usize,
-    /// The part of the device that was surveyed last.
-    survey: usize,
-    /// So many surveys since something was put together.
-    vain: usize,
-    /// Blocks that may be moved to empty regions; none: not known yet.
-    allowance: Option<u64>,
+    room: Room,
     unit: Option<Unit>,
     /// Since open: put together.
     pub(crate) units: u64,
@@ -111,11 +82,9 @@ impl Mend {
             cut: 0,
             cursor: enabled.then(Cursor::default),
             useful: false,
+            skipped: false,
             emptying: None,
-            regions: REGIONS_MIN,
-            survey: 0,
-            vain: 0,
-            allowance: None,
+            room: Room::default(),
             unit: None,
             units: 0,
             blocks: 0,
@@ -136,9 +105,7 @@ impl Mend {
     /// Small writes went side by side, whatever objects they belong to.
     pub(crate) fn on_cut(&mut self, blocks: u32) {
         self.cut += u64::from(blocks);
-        if let Some(allowance) = &mut self.allowance {
-            *allowance += MOVED_PER_CUT * u64::from(blocks);
-        }
+        self.room.on_cut(u64::from(blocks));
     }
 
     /// A page of the index is lost: who needs it will be told, this can do without. Until the next opening.
@@ -160,55 +127,56 @@ impl Mend {
 
     /// `used`: blocks of data in all.
     fn begin_sweep_if_due(&mut self, used: u64) {
-        if self.enabled && self.cursor.is_none() && self.cut > used / CUT_SHARE {
+        let due = self.cut > used / CUT_SHARE || (self.skipped && self.leave == Leave::Any);
+        if self.enabled && self.cursor.is_none() && self.emptying.is_none() && due {
             self.begin_sweep();
         }
     }
 
     fn begin_sweep(&mut self) {
-        (self.cursor, self.cut, self.useful) = (Some(Cursor::default()), 0, false);
-        (self.regions, self.vain) = (REGIONS_MIN, 0);
+        (self.cursor, self.cut, self.useful, self.skipped) = (Some(Cursor::default()), 0, false, false);
+        self.room.try_again();
     }
 
     /// All objects were looked at. What was put together has made longer free runs.
     fn end_sweep(&mut self) {
-        if let Some(Emptying { back, .. }) = self.emptying.take() {
-            self.cursor = Some(back);
-            return;
-        }
         self.cursor = None;
         if self.useful {
             self.begin_sweep();
         }
     }
 
-    /// `surveys`: of all of the device.
-    fn may_empty(&self, surveys: usize) -> bool {
-        self.vain < surveys && self.leave == Leave::Any && self.allowance != Some(0)
-    }
-
-    /// These device blocks cannot be moved: it is not worth while to move what lies beside them.
-    fn stay(&mut self, devices: impl IntoIterator<Item = u32>) {
-        if let Some(Emptying { stage: Stage::Moving(regions), .. }) = &mut self.emptying {
-            devices.into_iter().for_each(|device| regions.give_up(device));
-        }
-    }
-
     /// A unit goes to its new places.
-    fn on_written(&mut self, blocks: u32) {
-        let blocks = u64::from(blocks);
-        if self.emptying.is_some() {
-            self.moved_blocks += blocks;
-            self.allowance = self.allowance.map(|allowance| allowance.saturating_sub(blocks));
+    fn on_written(&mut self, blocks: u32, moves: bool) {
+        if moves {
+            self.moved_blocks += u64::from(blocks);
+            self.room.on_moved(blocks);
             return;
         }
         self.units += 1;
-        self.blocks += blocks;
-        (self.useful, self.vain) = (true, 0);
+        self.blocks += u64::from(blocks);
+        self.useful = true;
+        self.room.on_placed(blocks);
+    }
+
+    /// Of the sweep that goes on.
+    fn cursor(&self) -> Option<&Cursor> {
+        match &self.emptying {
+            Some(emptying) if self.is_emptying() => Some(&emptying.cursor),
+            _ => self.cursor.as_ref(),
+        }
+    }
+
+    fn set_cursor(&mut self, cursor: Cursor) {
+        let emptying = self.is_emptying();
+        match &mut self.emptying {
+            Some(at) if emptying => at.cursor = cursor,
+            _ => self.cursor = Some(cursor),
+        }
     }
 
     fn move_to(&mut self, object: Option<Arc<ObjectId>>, unit: Option<u32>) {
-        self.cursor = Some(Cursor { object, unit, loads: 0 });
+        self.set_cursor(Cursor { object, unit, loads: 0 });
     }
 }
 
@@ -218,14 +186,14 @@ impl Core {
         if self.failed.is_some() {
             return false;
         }
-        self.mend.begin_sweep_if_due(self.index.totals.used);
         self.mend.leave = match std::mem::take(&mut self.mend.asked) {
             0 => Leave::Any,
             1..=ASKED_FEW => Leave::One,
             _ => Leave::None,
         };
+        self.mend.begin_sweep_if_due(self.index.totals.used);
         self.pump_mend();
-        self.mend.cursor.is_some()
+        self.mend.cursor.is_some() || self.mend.emptying.is_some()
     }
 
     /// One unit is read while the one before becomes durable, and nobody else's transactions do.
@@ -238,45 +206,13 @@ impl Core {
         if self.mend.leave == Leave::None || self.mend.unit.is_some() || !quiet {
             return;
         }
-        if self.mend.emptying.is_some() && self.mend.leave != Leave::Any {
-            return;
-        }
         match self.next_unit() {
             Found::Unit(object, blocks) => self.begin_unit(object, blocks),
             Found::Absent(wanted) => self.load_for_mending(wanted),
             Found::Nothing => (),
-            Found::NoRoom => self.begin_emptying(),
-            Found::End => self.end_sweep(),
-        }
-    }
-
-    /// There is no room for the unit at the cursor.
-    fn begin_emptying(&mut self) {
-        let mend = &mut self.mend;
-        mend.allowance.get_or_insert(self.index.totals.used);
-        mend.vain += 1;
-        mend.survey += 1;
-        let stage = Stage::Counting(self.alloc.survey(mend.survey));
-        let back = mend.cursor.replace(Cursor::default()).unwrap_or_default();
-        mend.emptying = Some(Emptying { stage, back });
-    }
-
-    fn end_sweep(&mut self) {
-        let mend = &mut self.mend;
-        match &mut mend.emptying {
-            Some(Emptying { stage, .. }) => match stage {
-                Stage::Counting(survey) => {
-                    let share = self.alloc.blocks() as usize / CHUNK_BLOCKS as usize / REGIONS_SHARE;
-                    let count = mend.regions.min(REGIONS_MAX).min(share);
-                    *stage = Stage::Moving(self.alloc.choose_regions(survey, count));
-                    mend.regions *= 2;
-                    mend.cursor = Some(Cursor::default());
-                }
-                // What was moved last is not free yet.
-                Stage::Moving(_) if !self.issued.is_empty() => (),
-                Stage::Moving(_) => mend.end_sweep(),
-            },
-            None => mend.end_sweep(),
+            Found::NoRoom(blocks) => self.begin_emptying(blocks),
+            Found::End if self.mend.is_emptying() => self.end_emptying_sweep(),
+            Found::End => self.mend.end_sweep(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which unit comes next.
 
-use super::{Emptying, GAIN, PIECE_BLOCKS, Stage};
+use super::emptying::{Emptying, Stage};
+use super::{GAIN, PIECE_BLOCKS};
 use crate::api::ObjectId;
 use crate::blocks::{CHUNK_BLOCKS, Chunk, Mapping};
 use crate::core::Core;
@@ -34,8 +35,8 @@ pub(super) enum Found {
     Absent(Vec<Wanted>),
     /// Nothing yet.
     Nothing,
-    /// A unit that is worth it, but no free run is long enough.
-    NoRoom,
+    /// A unit that is worth it, of so many blocks, but no free run is long enough.
+    NoRoom(u32),
     End,
 }
 
@@ -62,9 +63,16 @@ impl Core {
     pub(super) fn next_unit(&mut self) -> Found {
         let mut looks = LOOKS_MAX;
         while looks > 0 {
-            let Some(Cursor { object, unit, loads }) = self.mend.cursor.clone() else {
+            let Some(Cursor { object, unit, loads }) = self.mend.cursor().cloned() else {
                 return Found::Nothing;
             };
+            let is_done = |emptying: &Emptying| match &emptying.stage {
+                Stage::Moving(regions) => regions.is_done(),
+                Stage::Counting(_) => false,
+            };
+            if self.mend.is_emptying() && self.mend.emptying.as_ref().is_some_and(is_done) {
+                return Found::End;
+            }
             let found = match (&object, unit) {
                 (Some(object), Some(unit)) => self.next_of_object(object, unit, &mut looks),
                 _ => self.next_object(object.as_deref(), &mut looks),
@@ -75,18 +83,11 @@ impl Core {
                     self.mend.move_to(object, Some(unit + 1));
                 }
                 (Found::Absent(wanted), _) => {
-                    self.mend.cursor = Some(Cursor { object, unit, loads: loads + 1 });
+                    self.mend.set_cursor(Cursor { object, unit, loads: loads + 1 });
                     return Found::Absent(wanted);
                 }
                 (Found::Nothing, _) => (),
                 (found, _) => return found,
-            }
-            let none_left = |emptying: &Emptying| match &emptying.stage {
-                Stage::Moving(regions) => regions.is_empty(),
-                Stage::Counting(_) => false,
-            };
-            if self.mend.emptying.as_ref().is_some_and(none_left) {
-                return Found::End;
             }
         }
         Found::Nothing
@@ -126,7 +127,8 @@ impl Core {
             }
             Ok(Some((_, onode))) => onode.nid,
         };
-        let stage = self.mend.emptying.as_ref().map(|emptying| &emptying.stage);
+        let is_emptying = self.mend.is_emptying();
+        let stage = self.mend.emptying.as_ref().map(|emptying| &emptying.stage).filter(|_| is_emptying);
         let by = stretches(nid, u64::from(unit) * u64::from(CHUNK_BLOCKS), ALL_BLOCKS);
         let (mut next, mut blocks, mut stay) = (None, Vec::new(), Vec::new());
         let absent = self.index.blocks.tree.walk(&by, |key, chunk| {
@@ -168,11 +170,10 @@ impl Core {
         }
         let count = blocks.len() as u32;
         *looks = looks.saturating_sub(count);
-        let together = self.mend.emptying.is_none();
         let mut fits = self.check_mending_space(count).is_ok();
-        if fits && together && !self.alloc.has_whole(count) {
+        if fits && !is_emptying && !self.alloc.has_whole(count) {
             if self.mend.may_empty(self.alloc.surveys()) {
-                return Found::NoRoom;
+                return Found::NoRoom(count);
             }
             fits = false;
         }
@@ -182,9 +183,9 @@ impl Core {
                 return Found::Absent(wanted);
             }
             let is_shared = |(_, mapping): &(u32, Mapping)| self.index.is_shared(mapping.device);
-            match together {
-                true => fits = !blocks.iter().any(is_shared),
-                false => {
+            match is_emptying {
+                false => fits = !blocks.iter().any(is_shared),
+                true => {
                     let shared: Vec<(u32, Mapping)> =
                         blocks.extract_if(.., |block| is_shared(block)).collect();
                     self.mend.stay(shared.iter().map(|(_, mapping)| mapping.device));
@@ -195,7 +196,7 @@ impl Core {
         self.mend.move_to(Some(object.clone()), next);
         match &mut self.mend.emptying {
             _ if !fits => Found::Nothing,
-            Some(Emptying { stage: Stage::Counting(survey), .. }) => {
+            Some(Emptying { stage: Stage::Counting(survey), .. }) if is_emptying => {
                 blocks.iter().for_each(|(_, mapping)| survey.count(mapping.device));
                 Found::Nothing
             }

@@ -1,6 +1,6 @@
 //! A unit on its way to other places.
 
-use crate::alloc::Run;
+use crate::alloc::{Run, WORD};
 use crate::api::{ObjectId, StoreError};
 use crate::blocks::Mapping;
 use crate::buffers::Lent;
@@ -15,7 +15,8 @@ use bytes::Bytes;
 use env::DiskResult;
 use std::sync::Arc;
 
-use super::{Leave, Stage};
+use super::Leave;
+use super::emptying::{Emptying, Stage};
 
 /// A unit that is being read.
 pub(super) struct Unit {
@@ -23,6 +24,8 @@ pub(super) struct Unit {
     blocks: Vec<(u32, Mapping)>,
     /// Their content, one after the other.
     content: Lent,
+    /// Out of regions; else they are put together.
+    moves: bool,
     /// Parts that have not arrived.
     pending: usize,
     failed: bool,
@@ -50,6 +53,7 @@ impl Core {
                 Place::Bad | Place::Waits { .. } => return,
             }
         }
+        let moves = self.mend.is_emptying();
         if self.mend.leave == Leave::One {
             self.mend.leave = Leave::None;
         }
@@ -58,7 +62,8 @@ impl Core {
             let token = self.io.read_into(u64::from(run.start) * BLOCK_LEN, part, Purpose::Mend { run });
             self.pins.pin(run, token);
         }
-        let unit = Unit { object, blocks, content, pending: parts.len(), failed: false, changed: false };
+        let unit =
+            Unit { object, blocks, content, moves, pending: parts.len(), failed: false, changed: false };
         self.mend.unit = Some(unit);
         self.finish_unit();
     }
@@ -81,12 +86,12 @@ impl Core {
         let content = unit.content.take_back().expect("all reads have ended");
         let sums = content.chunks(BLOCK).map(crc32c);
         if unit.blocks.iter().zip(sums).all(|((_, mapping), crc)| crc == mapping.crc) {
-            self.write_unit(&unit.object, &unit.blocks, content.freeze());
+            self.write_unit(&unit.object, &unit.blocks, unit.moves, content.freeze());
         }
     }
 
     /// To fresh places, with the checksums that it had.
-    fn write_unit(&mut self, object: &ObjectId, blocks: &[(u32, Mapping)], content: Bytes) {
+    fn write_unit(&mut self, object: &ObjectId, blocks: &[(u32, Mapping)], moves: bool, content: Bytes) {
         let count = blocks.len() as u32;
         // Much may have happened since it was chosen.
         if !self.is_free_to_mend()
@@ -102,7 +107,7 @@ impl Core {
             return;
         }
         self.index.begin_transaction();
-        let places = self.places_of_unit(count);
+        let places = if moves { self.holes_for(blocks) } else { self.run_for(count).into_iter().collect() };
         if !places.is_empty() {
             self.make_room_in_batch(footprint);
             self.index.begin_changes();
@@ -113,28 +118,37 @@ impl Core {
                 self.send_direct(run, Pieces(vec![content.slice(at * BLOCK..end * BLOCK)]), false);
                 at = end;
             }
-            self.mend.on_written(count);
+            self.mend.on_written(count, moves);
         }
         self.index.end_transaction();
     }
 
-    /// A run for all of it when it is put together, holes outside of the regions when these are emptied;
-    /// nothing when there are none.
-    fn places_of_unit(&mut self, count: u32) -> Vec<Run> {
-        let Some(Stage::Moving(regions)) = self.mend.emptying.as_mut().map(|emptying| &mut emptying.stage)
-        else {
-            let region = self.alloc.allocate_in_free_region(count);
-            return region.or_else(|| self.alloc.allocate_whole(count)).into_iter().collect();
+    /// For all of a unit. A long one takes a region of its own; shorter ones share them.
+    fn run_for(&mut self, count: u32) -> Option<Run> {
+        let region = if count > WORD / 2 { self.alloc.allocate_in_free_region(count) } else { None };
+        region.or_else(|| self.alloc.allocate_whole(count))
+    }
+
+    /// Outside of the regions, for each piece one if possible. None where there are not enough: that
+    /// is the end of emptying.
+    fn holes_for(&mut self, blocks: &[(u32, Mapping)]) -> Vec<Run> {
+        let Some(Emptying { stage: Stage::Moving(regions), .. }) = &mut self.mend.emptying else {
+            return Vec::new();
         };
-        let (mut holes, mut left) = (Vec::new(), count);
-        while left > 0 {
-            let Some(hole) = self.alloc.take_hole(left, regions) else {
-                holes.into_iter().for_each(|hole| self.alloc.release(hole));
-                return Vec::new();
-            };
-            left -= hole.count;
-            holes.push(hole);
+        let mut holes = Vec::new();
+        for piece in blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.1.device + 1 == b.1.device) {
+            let mut left = piece.len() as u32;
+            while left > 0 {
+                let Some(hole) = self.alloc.take_hole(left, regions) else {
+                    holes.into_iter().for_each(|hole| self.alloc.release(hole));
+                    regions.give_up_all();
+                    return Vec::new();
+                };
+                left -= hole.count;
+                holes.push(hole);
+            }
         }
+        regions.moved(blocks.len() as u32);
         holes
     }
 
