@@ -65,6 +65,11 @@ impl Room {
         }
     }
 
+    /// Nothing was to be done for a while.
+    pub(super) fn begin_small(&mut self) {
+        self.regions = REGIONS_MIN;
+    }
+
     /// A sweep begins: what it puts together may have made regions that can be emptied.
     pub(super) fn try_again(&mut self) {
         self.vain = 0;

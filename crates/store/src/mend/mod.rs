@@ -129,6 +129,7 @@ impl Mend {
     fn begin_sweep_if_due(&mut self, used: u64) {
         let due = self.cut > used / CUT_SHARE || (self.skipped && self.leave == Leave::Any);
         if self.enabled && self.cursor.is_none() && self.emptying.is_none() && due {
+            self.room.begin_small();
             self.begin_sweep();
         }
     }
