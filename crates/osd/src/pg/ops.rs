@@ -35,6 +35,8 @@ pub struct ObjectQueue {
     exclusive: bool,
     /// A clone that must be recovered before the first of the queue can run.
     waits_for: Option<HObject>,
+    /// One of them is being started by [`Pg::pump_object`], which looks again afterwards.
+    starting: bool,
 }
 
 impl ObjectQueue {
@@ -139,7 +141,8 @@ impl Pg {
         }
     }
 
-    /// Starts what may start on this object.
+    /// Starts what may start on this object. A loop: what ends while it is started lets the next go
+    /// on, and thousands may wait.
     pub(super) fn pump_object<S: ObjectStore>(
         &mut self,
         sh: &mut Shared<S>,
@@ -149,7 +152,7 @@ impl Pg {
         // Requests for clones queue at the head.
         let object = &object.head();
         loop {
-            let Some(queue) = self.objects.get_mut(object) else { return };
+            let Some(queue) = self.objects.get_mut(object).filter(|queue| !queue.starting) else { return };
             let Some(front) = queue.queue.front() else {
                 if queue.is_idle() {
                     self.objects.remove(object);
@@ -177,9 +180,13 @@ impl Pg {
                 self.note_lag(sh, ctx);
                 continue;
             }
-            let request = self.objects.get_mut(object).and_then(|q| q.queue.pop_front());
-            let Some(request) = request else { return };
+            let Some(queue) = self.objects.get_mut(object) else { return };
+            let Some(request) = queue.queue.pop_front() else { return };
+            queue.starting = true;
             self.start(sh, ctx, request);
+            if let Some(queue) = self.objects.get_mut(object) {
+                queue.starting = false;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod clones;
+mod copies;
 mod damage;
 mod full;
 mod harness;
