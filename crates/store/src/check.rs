@@ -17,6 +17,7 @@ pub(crate) trait Existing {
 }
 
 /// A map whose first entry needs no memory: most transactions make one object, in one collection.
+/// Keys are the same by their order: names that sort as one may be spelled in two ways.
 struct Changed<K, V> {
     first: Option<(K, V)>,
     rest: BTreeMap<K, V>,
@@ -32,7 +33,7 @@ impl<K: Ord, V> Changed<K, V> {
         K: Borrow<Q>,
     {
         match &self.first {
-            Some((first, value)) if first.borrow() == key => Some(value),
+            Some((first, value)) if first.borrow().cmp(key).is_eq() => Some(value),
             Some(_) if !self.rest.is_empty() => self.rest.get(key),
             _ => None,
         }
@@ -40,7 +41,7 @@ impl<K: Ord, V> Changed<K, V> {
 
     fn insert(&mut self, key: K, value: V) {
         match &mut self.first {
-            Some((first, place)) if *first == key => *place = value,
+            Some((first, place)) if (*first).cmp(&key).is_eq() => *place = value,
             Some(_) => drop(self.rest.insert(key, value)),
             none => *none = Some((key, value)),
         }
@@ -231,4 +232,40 @@ fn check_one<'a, E: Existing>(overlay: &mut Overlay<'a, E>, op: &'a Mutation) ->
         }
     }
     Ok(carried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::{HObject, PgId, PoolId};
+
+    /// Of one collection.
+    struct Objects([ObjectId; 2]);
+
+    impl Existing for Objects {
+        fn collection_len(&self, _: CollId) -> Option<u64> {
+            Some(2)
+        }
+
+        fn has_object(&self, id: &ObjectId) -> bool {
+            self.0.iter().any(|object| object.cmp(id).is_eq())
+        }
+    }
+
+    #[test]
+    fn an_object_spelled_in_two_ways_is_removed_once() {
+        let coll = CollId::Pg(PgId { pool: PoolId(1), seed: 0 });
+        let id = |name: &str, key: &str| ObjectId {
+            coll,
+            object: HObject { name: name.into(), key: key.into(), ..HObject::default() },
+        };
+        assert!(id("a", "").cmp(&id("a", "a")).is_eq());
+        let ops = vec![
+            Mutation::Remove(id("a", "")),
+            Mutation::Remove(id("a", "a")),
+            Mutation::RemoveCollection(coll),
+        ];
+        let result = check(&Objects([id("a", ""), id("b", "")]), &Transaction { ops });
+        assert!(matches!(result, Err(StoreError::NotEmpty(_))), "{result:?}");
+    }
 }
