@@ -225,6 +225,15 @@ impl<S: ObjectStore> ObjectStore for PendingStore<S> {
         self.inner.rest()
     }
 
+    fn take_read(&mut self, id: FetchId) -> Option<Result<Bytes, StoreError>> {
+        let loads = self.loads.get_mut();
+        // Some of what is there comes by an event all the same.
+        if loads.percent > 0 && loads.random.chance(1, 2) {
+            return None;
+        }
+        self.inner.take_read(id)
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent> {
         let loads = self.loads.get_mut();
         if let Some(id) = loads.done.pop_front() {

@@ -403,6 +403,16 @@ impl ObjectStore for MemStore {
         Ok(id)
     }
 
+    fn take_read(&mut self, id: FetchId) -> Option<Result<Bytes, StoreError>> {
+        match self.events.pop_back() {
+            Some(StoreEvent::Read { id: last, result }) if last == id => Some(result),
+            other => {
+                self.events.extend(other);
+                None
+            }
+        }
+    }
+
     fn poll_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()
     }
