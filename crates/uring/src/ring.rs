@@ -24,6 +24,9 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
+#[cfg(test)]
+mod tests;
+
 const SUBMISSIONS: u32 = 512;
 /// Large, because a batch takes all of them: 16 bytes each.
 const COMPLETIONS: u32 = 8192;
@@ -180,7 +183,7 @@ impl Ring {
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(unsupported("an operation"));
         }
-        let quiet = modern && has_quiet_sends(&mut ring)?;
+        let quiet = modern && has_quiet_sends(&mut ring);
         let disk = disk.map(|fd| match ring.submitter().register_files(&[fd]) {
             Ok(()) => DiskFile::Registered,
             Err(_) => DiskFile::Plain(fd),
@@ -254,8 +257,10 @@ impl Ring {
 
     /// Starts what was queued, then waits for at most `timeout`.
     pub(crate) fn turn(&mut self, core: &mut Core, timeout: Option<Duration>) -> io::Result<()> {
+        // Not known to be over: output queued meanwhile may wait for them, and they end no wait.
+        let unsure = !self.quiet_sends.is_empty();
         let timeout = self.queue_requests(core, timeout)?;
-        if core.has_work() || !self.completions.is_empty() {
+        if core.has_work() || !self.completions.is_empty() || unsure {
             self.submit_and_look()?;
         } else {
             self.submit_and_wait(timeout)?;
@@ -587,6 +592,11 @@ impl Ring {
         let submitted = queue.is_empty() && !queue.cq_overflow();
         drop(queue);
         self.collect();
+        if self.ring.completion().overflow() > 0 {
+            // In spite of `nodrop`, for want of kernel memory. What they were about is not known any
+            // more: requests would wait for ever, and failed quiet sends be taken for done.
+            return Err(io::Error::other("the kernel has dropped completions"));
+        }
         let batch = std::mem::take(&mut self.completions);
         for &(key, result, flags) in &batch {
             let index = key as u32; // the lower half
@@ -663,7 +673,8 @@ impl Ring {
         }
     }
 
-    /// Those that have posted nothing have sent everything. They leave nothing to look at.
+    /// Those that have posted nothing have sent everything. They leave nothing to look at, but for what
+    /// came to their connections before this was known.
     fn end_quiet_sends(&mut self, core: &mut Core) {
         for index in self.quiet_sends.drain(..) {
             let Some(conn) = core.table.get_mut(index).filter(|conn| conn.requests.quiet) else {
@@ -671,9 +682,13 @@ impl Ring {
             };
             (conn.requests.sending, conn.requests.quiet) = (false, false);
             let count = conn.requests.offered;
+            let more = conn.output.len() > count || conn.closing;
             conn.in_flight -= 1;
             self.in_flight -= 1;
             core.on_sent(index, count);
+            if more {
+                core.touch(index);
+            }
         }
     }
 
