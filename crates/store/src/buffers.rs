@@ -95,9 +95,7 @@ impl Buffer {
     pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
-}
 
-impl Buffer {
     /// For several requests to fill at once.
     pub(crate) fn lend(mut self) -> Lent {
         let buf = self.buf.take().expect("only a buffer that is dropped has no memory");

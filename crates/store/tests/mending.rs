@@ -30,18 +30,7 @@ fn in_pieces(rig: &mut Rig, count: u64, len: u64) -> Vec<Vec<u8>> {
         contents.push(content.to_vec());
     }
     rig.drive();
-    let mut random = Random::from_seed(1);
-    for step in 0..2 * count * len / BLOCK {
-        let (n, at) = (random.below(count), random.below(len / BLOCK) * BLOCK);
-        let data = pattern(1000 + step, BLOCK as usize);
-        contents[n as usize][at as usize..(at + BLOCK) as usize].copy_from_slice(&data);
-        rig.run(vec![write(&object(n), at, data)]).unwrap();
-        if step % 16 == 0 {
-            rig.drive();
-        }
-    }
-    rig.engine.checkpoint();
-    rig.drive();
+    scatter(rig, &mut contents, 2 * count * len / BLOCK, &mut Random::from_seed(1));
     contents
 }
 
@@ -105,9 +94,11 @@ fn what_small_overwrites_cut_to_pieces_is_put_together() {
 /// lies in holes, though there may be much of it.
 fn scatter(rig: &mut Rig, contents: &mut [Vec<u8>], writes: u64, random: &mut Random) {
     for step in 0..writes {
-        let (n, at) = (random.below(contents.len() as u64), random.below(LEN / BLOCK) * BLOCK);
+        let n = random.below(contents.len() as u64);
+        let content = &mut contents[n as usize];
+        let at = random.below(content.len() as u64 / BLOCK) * BLOCK;
         let data = pattern(9000 + step, BLOCK as usize);
-        contents[n as usize][at as usize..(at + BLOCK) as usize].copy_from_slice(&data);
+        content[at as usize..(at + BLOCK) as usize].copy_from_slice(&data);
         rig.run(vec![write(&object(n), at, data)]).unwrap();
         if step % 16 == 0 {
             rig.drive();

@@ -36,13 +36,10 @@ const HOLES_SEEN_MAX: u32 = 64;
 impl Survey {
     /// The block can be moved.
     pub(crate) fn count(&mut self, block: u32) {
-        if let Some(movable) = self.at(block / WORD) {
+        let at = (block / WORD).checked_sub(self.first);
+        if let Some(movable) = at.and_then(|at| self.movable.get_mut(at as usize)) {
             *movable = movable.saturating_add(1);
         }
-    }
-
-    fn at(&mut self, word: u32) -> Option<&mut u8> {
-        self.movable.get_mut(word.checked_sub(self.first)? as usize)
     }
 }
 
@@ -121,7 +118,7 @@ impl Allocator {
         let (mut longest, mut seen): (Option<Run>, u32) = (None, 0);
         for word in self.words_from(regions.hole) {
             let free = self.bitmap.free_bits(word as usize);
-            if matches!(free, 0 | u64::MAX) || regions.words.binary_search(&word).is_ok() {
+            if matches!(free, 0 | u64::MAX) || regions.has(word * WORD) {
                 continue;
             }
             regions.hole = if seen == 0 { word } else { regions.hole };

@@ -40,6 +40,11 @@ pub(super) enum Found {
     End,
 }
 
+/// Stretches of blocks that are adjacent in the object and on the device.
+pub(super) fn pieces(blocks: &[(u32, Mapping)]) -> impl Iterator<Item = &[(u32, Mapping)]> {
+    blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.1.device + 1 == b.1.device)
+}
+
 /// Stretches of adjacent blocks, and stretches of these that are adjacent on the device, too.
 fn pieces_of(blocks: impl Iterator<Item = (u32, Mapping)>) -> (usize, usize) {
     let (mut stretches, mut pieces) = (0, 0);
@@ -145,7 +150,7 @@ impl Core {
                 return blocks.is_empty() && *looks > 0;
             };
             let all: Vec<(u32, Mapping)> = all.collect();
-            for piece in all.chunk_by(|a, b| a.0 + 1 == b.0 && a.1.device + 1 == b.1.device) {
+            for piece in pieces(&all) {
                 let within = piece.iter().filter(|(_, mapping)| match stage {
                     Stage::Counting(_) => self.alloc.is_sparse(mapping.device),
                     Stage::Moving(regions) => regions.has(mapping.device),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::Leave;
 use super::emptying::{Emptying, Stage};
+use super::sweep::pieces;
 
 /// A unit that is being read.
 pub(super) struct Unit {
@@ -136,7 +137,7 @@ impl Core {
             return Vec::new();
         };
         let mut holes = Vec::new();
-        for piece in blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.1.device + 1 == b.1.device) {
+        for piece in pieces(blocks) {
             let mut left = piece.len() as u32;
             while left > 0 {
                 let Some(hole) = self.alloc.take_hole(left, regions) else {
